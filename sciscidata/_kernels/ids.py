@@ -21,8 +21,12 @@ _ZERO, _NINE = np.uint64(ord("0")), np.uint64(9)
 #: Bytes of numbers, and of several in one text.
 _NUMERIC = np.zeros(256, np.bool_)
 _NUMERIC[np.frombuffer(b"0123456789.eE+;| ", np.uint8)] = True
-#: First two bytes, in lower case, of addresses (http, www.), DOIs (doi, dx.), and lists of R: c(.
-_ODD_STARTS = tuple(int.from_bytes(pair, "big") for pair in (b"ht", b"ww", b"do", b"dx", b"c("))
+#: Bytes that no DOI of the plain form has, and those that may be no part of one at its end.
+_NOT_IN_DOI, _NOT_AT_END = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
+_NOT_IN_DOI[[*range(0x20), *range(0x41, 0x5B), *range(0x7F, 256), *b"%&"]] = True
+_NOT_AT_END[np.frombuffer(b"./,;:)]}>\"'`", np.uint8)] = True
+#: First two bytes, in lower case, of addresses (http, www.), DOIs (doi, dx., info:, urn:), and lists of R: c(.
+_ODD_STARTS = tuple(int.from_bytes(pair, "big") for pair in (b"ht", b"ww", b"do", b"dx", b"in", b"ur", b"c("))
 _MOST_DIGITS = 19  # of a number below 2^62; as many never exceed 64 bits
 
 
@@ -103,7 +107,7 @@ def _may_be_odd(data, start, end, letter):
     first, last = data[start], data[end - 1]
     if first <= 0x20 or first >= 0x7F or last <= 0x20 or last >= 0x7F:
         return True  # a blank, perhaps
-    if first in (0x28, 0x5B, 0x7B):  # ( [ {
+    if first in (0x28, 0x5B, 0x7B, 0x3C, 0x22, 0x27, 0x60, 0x25, 0x26):  # ( [ { < " ' ` % &
         return True
     second = data[start + 1] if end > start + 1 else np.uint8(0)
     is_digit = 0x30 <= second <= 0x39
@@ -111,10 +115,10 @@ def _may_be_odd(data, start, end, letter):
     if is_digit and (low == letter | 0x20 or (low == 0x76 and letter == 0x53)):  # V: of venues until 2022, as S
         return True
     if 0x30 <= first <= 0x39 or (first == 0x2D and is_digit):
-        is_numeric, is_bare = True, last != 0x2E and last != 0x2F  # . /
+        is_numeric, is_bare = True, not _NOT_AT_END[last]
         for at in range(start + 1, end):
             is_numeric &= _NUMERIC[data[at]]
-            is_bare &= not (0x41 <= data[at] <= 0x5A or data[at] >= 0x7F)
+            is_bare &= not _NOT_IN_DOI[data[at]]
         is_doi = first == 0x31 and second == 0x30 and end > start + 2 and data[start + 2] == 0x2E  # 10.
         return is_numeric or (is_doi and not is_bare)
     return np.int64(low) << 8 | np.int64(second | 0x20) in _ODD_STARTS

@@ -1,13 +1,13 @@
 """From any id to its number: one rule for works, citations and venues, which a release is verified by too.
 
 The number depends on the id alone, and never on its rank: else more data would move works between splits. The rules
-for DOIs and for missing values stand here, too.
+for missing values stand here, too; those for DOIs in ``dois.py``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from sciscidata._kernels.arrays import Int64Array
 from sciscidata._kernels.strings import string_buffers
 from sciscidata.errors import ONE_ROW_EACH, SchemaMismatchError, WorkIdError
-from sciscidata.terminal.messages import counted
+from sciscidata.records.dois import BLANKS, CHANGED_DOIS, PLAIN_START, read_dois
+from sciscidata.terminal.messages import counted, shorten
 
 #: The column of WORKS and of scores that holds the ids of the source itself, where they are not OpenAlex's.
 ORIGINAL_ID: Final = "original_id"
@@ -27,17 +28,12 @@ TEXTS_FROM: Final = 1 << 62
 _EXACT: Final = 1 << 53  # a larger number may have lost digits as a float
 #: Texts that stand for a missing value, as R, SQL, pandas and Python write it; "na" is a language.
 MISSING: Final = ("NA", "N/A", "NULL", "null", r"\N", "NaN", "nan", "None", "<NA>")
-#: What str.strip removes.
-BLANKS: Final = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
-_DOI_ADDRESS: Final = r"(?:(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*)"
 _OPENALEX: Final = "https://openalex.org/"
 _ADDRESS: Final = r"(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?"
 _MOST: Final = 10**18  # numbers of OpenAlex have at most 18 digits
 _OPENALEX_ID: Final = re.compile(rf"\s*{_ADDRESS}([WSV])0*([1-9][0-9]{{0,17}})/?\s*", re.I)
 #: W for works, S for venues, V for venues until 2022.
 Letter: TypeAlias = Literal["W", "S", "V"]
-#: The beginning of a DOI, in any form.
-DOI_START: Final = rf"(?i:{_DOI_ADDRESS}*10\.[0-9]+/)"
 #: A number that may have lost digits, and several ids in one text.
 _LOSSY: Final = r"^[+-]?[0-9](?:\.[0-9]+)?[eE]\+[0-9]+$|^[+-]?[0-9]\.[0-9]+[eE][0-9]+$"
 _SEVERAL: Final = (
@@ -46,14 +42,17 @@ _SEVERAL: Final = (
 )
 
 
-def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
+def number_ids(
+    ids: pl.Series, letter: Literal["W", "S"] = "W", tally: MutableMapping[str, int] | None = None
+) -> pl.Series:
     """Give every id its number, the same in every table; null and empty text have none.
 
     A whole number below 2^62, or the text that writes it (also as ``007`` or ``7.0``), is that number. An OpenAlex id
     is its number in any form: ``W123``, ``w123``, ``https://openalex.org/W123``. Any other text, without blanks around
     it, is 2^62 plus the upper 62 bits of its XXH64 (of the UTF-8 bytes, seed 0). A DOI is hashed as ``bare_dois``
     writes it. Among n texts, two have one number with probability n^2 / 2^63: about 1 in 900 for 100 million. Ids of
-    another type, numbers that lost digits and texts of several ids raise a SchemaMismatchError.
+    another type, numbers that lost digits and texts of several ids raise a SchemaMismatchError. ``tally`` counts DOIs
+    that ``read_dois`` changes by more than case and address.
     """
     from sciscidata._kernels.ids import number_texts  # numba takes a while to import
 
@@ -68,19 +67,24 @@ def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
     from_texts = number_texts(*string_buffers(ids), sign, are_plain=False)
     odd = np.flatnonzero(from_texts == -2)
     if odd.size:
-        from_texts[odd] = number_texts(*string_buffers(_plain_forms(ids.gather(odd), letter)), sign, are_plain=True)
+        plain, n_changed = _plain_forms(ids.gather(odd), letter)
+        from_texts[odd] = number_texts(*string_buffers(plain), sign, are_plain=True)
+        if tally is not None and n_changed:
+            tally[CHANGED_DOIS] = tally.get(CHANGED_DOIS, 0) + n_changed
     numbers = pl.Series(ids.name, from_texts)
     return numbers if not from_texts.size or from_texts.min() >= 0 else numbers.set(numbers < 0, None)
 
 
-def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> pl.Series:
-    """Write ids of odd forms as they are numbered."""
+def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> tuple[pl.Series, int]:
+    """Write ids of odd forms as they are numbered, and count the DOIs that change by more than case and address."""
     text = pl.col(ids.name).str.strip_chars(BLANKS)
     letters = "[SV]" if letter == "S" else letter
     number = text.str.replace(rf"^(?i:{_ADDRESS}{letters})0*([0-9]+)/?$", "$1")
     number = number.str.replace(r"^(-?)0*([0-9]+)(?:\.0+)?$", "${1}${2}")
     is_float = text.str.contains(r"^-?[0-9]+\.0+$") & (number.str.strip_chars_start("-").str.len_bytes() >= 16)
-    plain = pl.when(text.str.contains(f"^{DOI_START}")).then(bare_dois(text)).otherwise(number)
+    dois, is_changed = read_dois(ids)
+    is_doi = dois.str.contains(PLAIN_START).fill_null(value=False)
+    plain = pl.when(is_doi).then(dois).otherwise(number)
     is_lossy, is_several = is_float | text.str.contains(_LOSSY), text.str.contains(_SEVERAL)
     forms = ids.to_frame().select(plain.alias("plain"), is_lossy.alias("lossy"), is_several.alias("several"))
     for problem, what in (
@@ -91,9 +95,8 @@ def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> pl.Series:
         ("several", "several ids in one. Give one id in each row; lists belong into a column of references"),
     ):
         if (wrong := ids.filter(forms[problem])).len():
-            shown = wrong[0] if len(wrong[0]) <= 80 else wrong[0][:77] + "..."
-            raise SchemaMismatchError(f"{ids.name!r} holds {shown!r}, {what}.")
-    return forms["plain"]
+            raise SchemaMismatchError(f"{ids.name!r} holds {shorten(wrong[0])!r}, {what}.")
+    return forms["plain"], int((is_changed & is_doi).sum())
 
 
 def openalex_number(value: object, letter: Letter) -> int | None:
@@ -124,13 +127,6 @@ def openalex_numbers(ids: Any, *letters: Letter) -> Int64Array:  # noqa: ANN401 
         candidates = (openalex_number(value, letter) for letter in letters)
         numbers[place] = next((number for number in candidates if number is not None), -1)
     return numbers
-
-
-def bare_dois(text: pl.Expr) -> pl.Expr:
-    """Write DOIs in one form: lower case, without an address, blanks, and a dot or slash at the end."""
-    bare = text.str.strip_chars(BLANKS).str.to_lowercase().str.replace(f"^{_DOI_ADDRESS}+", "")
-    bare = bare.str.strip_chars(BLANKS).str.strip_chars_end("./ ")
-    return pl.when(bare.str.len_bytes() > 0).then(bare)
 
 
 def without_missing(values: pl.Series, missing: Sequence[str] = MISSING) -> tuple[pl.Series, int]:
@@ -178,8 +174,8 @@ def refuse_shared_numbers(works: pl.DataFrame, what: str) -> None:
     pairs = works.select(first=pl.col(ORIGINAL_ID), second=pl.col(ORIGINAL_ID).shift(-1), work_id="work_id")[at]
     for first, second, number in pairs.filter(pl.col("first") != pl.col("second")).head(1).rows():
         raise WorkIdError(
-            f"{what}: the ids {first!r} and {second!r} have one number, {number}, so they cannot be told apart. Write "
-            "one of them otherwise, for example with a prefix."
+            f"{what}: the ids {first!r} and {second!r} have one number, {number}: they are two forms of one id, or cannot be "
+            "told apart. Keep one row for each work, or write one of them otherwise, for example with a prefix."
         )
     raise WorkIdError(
         f"{what}: {counted(pairs['work_id'].n_unique(), 'id occurs', 'ids occur')} more than once, for example "

@@ -17,6 +17,7 @@ import msgspec
 from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.ids import MISSING, openalex_number
+from sciscidata.records.read_lines import refusal_of
 
 Json: TypeAlias = Any  # whatever a JSON field may hold
 
@@ -57,6 +58,9 @@ _USUAL: Final = msgspec.json.Decoder[dict[str, Json]](
 )
 _LIST = re.compile(rb"\s*\[")
 _OBJECT = re.compile(rb"\s*\{")
+_NEXT_OBJECT = re.compile(r"[\s,]*\{")
+_BOUNDARY = re.compile(rb"(?<=\n[}\]])[ \t\r,]*\n?(?=\s*[{\[])")
+_DECODER = json.JSONDecoder()
 #: What only the standard library reads needs many times its size in memory.
 MOST_MENDED_BYTES: Final = 64 << 20
 
@@ -120,6 +124,8 @@ def read_record(line: bytes) -> PlainRecord:
 
 def _decode(line: bytes) -> tuple[dict[str, Json], str | None]:
     """Return the used fields of a record, and its abstract as an index."""
+    if reason := refusal_of(line):
+        raise CorruptRecordError(reason)
     for decoder in (_USUAL, _ANY):
         try:
             line.decode()  # msgspec does not check the text of unused fields
@@ -197,7 +203,31 @@ def read_records(piece: bytes, *, pages: bool = True) -> Iterator[PlainRecord | 
         for place, entry in enumerate(split_entries(piece), 1):
             yield _result(place, bytes(entry))
     except CorruptRecordError as reason:
-        yield reason if place or error is None else error
+        values = [] if place else _values_in_a_row(piece)
+        yield from (_result(number, value) for number, value in enumerate(values, 1))
+        if not values:
+            yield reason if place or error is None else error
+
+
+def _values_in_a_row(piece: bytes) -> list[bytes]:
+    """Cut a text into the JSON objects in it that have only blanks and commas between; none if it is anything else."""
+    values, at = list[bytes](), 0
+    try:
+        text = piece.decode() if len(piece) <= MOST_MENDED_BYTES else ""
+        while match := _NEXT_OBJECT.match(text, at):
+            _, at = _DECODER.raw_decode(text, match.end() - 1)
+            values.append(text[match.end() - 1 : at].encode())
+    except (ValueError, RecursionError):
+        return []
+    return values if not text[at:].strip(" \t\r\n,") else []
+
+
+def split_document(document: bytes) -> list[bytes]:
+    """Cut a document into JSON values that are written on several lines each; none if it is not made of such."""
+    if is_json(document):
+        return [document]
+    values = _BOUNDARY.split(document)
+    return values if len(values) > 1 else []
 
 
 def _result(place: int, entry: bytes) -> PlainRecord | CorruptRecordError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -11,21 +12,36 @@ from sciscidata.errors import CorruptRecordError
 from sciscidata.storage.decompression import skip
 
 _FEW_BYTES: Final = 4_096
+_SHORT: Final = 64
 _LINE_END: Final = ord("\n")
 #: A file of ten megabytes can expand to gigabytes on one line. The longest real records, with thousands of authors,
 #: have tens of MB.
 MOST_LINE_BYTES: Final = 256 << 20
 
+_TOO_LONG: Final = b"the line has more than "
+
+
+def refusal_of(line: bytes) -> str:
+    """Return the reason why a line was left out by ``whole_lines``, or "" for any other line."""
+    return line.decode() if len(line) < _SHORT and re.fullmatch(_TOO_LONG + rb"[0-9]+ MB", line) else ""
+
 
 def whole_lines(pieces: Iterable[bytes], least: int = 0, spare: bytes = b"") -> Iterator[bytes]:
     """Cut text into blocks of ``least`` bytes of whole lines, without the last end; ``spare`` is put behind each.
 
-    A CorruptRecordError of ``pieces``, or of a line that is too long, comes behind the last whole line.
+    In place of a line that is too long stands one that says so (``refusal_of``). A CorruptRecordError of ``pieces``
+    comes behind the last whole line.
     """
     parts: list[bytes] = []
     n_held = n_open = 0  # bytes: of all parts, and behind their last line end
+    is_too_long = False
     try:
         for data in pieces:
+            if is_too_long:
+                end = data.find(b"\n")
+                if end < 0:
+                    continue
+                data, is_too_long = data[end:], False
             end = data.rfind(b"\n")
             if end >= 0 and n_held + len(data) >= least:
                 yield b"".join((*parts, memoryview(data)[:end], spare))
@@ -36,7 +52,11 @@ def whole_lines(pieces: Iterable[bytes], least: int = 0, spare: bytes = b"") -> 
             n_held += len(data)
             n_open = len(data) + (n_open if end < 0 else -end - 1)
             if n_open > MOST_LINE_BYTES:
-                raise CorruptRecordError(f"the line has more than {MOST_LINE_BYTES >> 20:,} MB; the rest is not read")
+                while parts and n_open >= len(parts[-1]):
+                    n_open -= len(parts.pop())
+                parts[-1:] = [parts[-1][: len(parts[-1]) - n_open]] if parts else []
+                parts.append(b"%b%d MB" % (_TOO_LONG, MOST_LINE_BYTES >> 20))
+                n_held, n_open, is_too_long = sum(map(len, parts)), len(parts[-1]), True
     except CorruptRecordError:
         if n_open < n_held:
             yield b"".join(parts)[: n_held - n_open - 1] + spare

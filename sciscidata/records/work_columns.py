@@ -19,13 +19,14 @@ from sciscidata._kernels.arrays import BoolArray, Float64Array, Int64Array
 from sciscidata._kernels.strings import is_text, is_utf8
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_indexes, decode_spans
-from sciscidata.records.ids import BLANKS, MISSING, bare_dois, openalex_numbers
+from sciscidata.records.dois import BLANKS, CHANGED_DOIS, read_dois
+from sciscidata.records.ids import MISSING, openalex_numbers
 from sciscidata.records.json_record import TEXTS, PlainRecord, read_records
 from sciscidata.records.plain_text import clean_text
 from sciscidata.schemas import CITATIONS, DATES, WORKS
 
 #: Raised by one whenever the same record gives another row, so that rows parsed before are not used again.
-PARSER_VERSION: Final = 7
+PARSER_VERSION: Final = 8
 #: What a block of lines ends with for ``rows_of_lines``: a line end, and bytes that wide loads may read.
 SPARE: Final = b"\n" + bytes(64)
 #: The columns of WORKS, and what a source counts or makes dates and citations of. Texts are not clean yet.
@@ -38,6 +39,7 @@ ROWS: Final = pl.Schema(
         "references": pl.List(pl.Int64()),
         "malformed_references": pl.Int64(),
         "missing_values": pl.Int64(),  # words such as NA, which are null now
+        CHANGED_DOIS: pl.Int64(),
     }
 )
 NO_ROWS: Final = pl.Schema({"row": pl.Int64(), **ROWS}).to_frame()
@@ -107,6 +109,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     concepts, broad = _best_concepts(leaves, stripped.slice(first_name, n_concepts + n_topics))
     has_topic = leaves.topic_firsts[1:] > leaves.topic_firsts[:-1]
     fields = first_name + n_concepts + n_topics + leaves.topic_firsts[:-1]
+    dois, is_changed = read_dois(texts["doi"])
     given = {
         "work_id": openalex_numbers(texts["id"], "W"),
         "year": leaves.publication_year,
@@ -118,7 +121,8 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
         "source_name": texts["primary_location.source.display_name"],
         "venue": openalex_numbers(texts["host_venue.id"], "S", "V"),
         "venue_name": texts["host_venue.display_name"],
-        "doi": texts["doi"].to_frame().select(bare_dois(pl.first())).to_series(),
+        "doi": dois,
+        CHANGED_DOIS: is_changed,
         "has_source": leaves.has_source,
         "is_retracted": leaves.is_retracted,
         "is_xpac": leaves.is_xpac,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -37,15 +38,8 @@ from sciscidata.label_thresholds import (
 )
 from sciscidata.options.checks import Configuration
 from sciscidata.options.did_you_mean import suggest
-from sciscidata.records.ids import (
-    MISSING,
-    ORIGINAL_ID,
-    bare_dois,
-    number_ids,
-    plain_ids,
-    refuse_shared_numbers,
-    without_missing,
-)
+from sciscidata.records.dois import CHANGED_DOIS, describe_changed, read_dois
+from sciscidata.records.ids import MISSING, ORIGINAL_ID, number_ids, plain_ids, refuse_shared_numbers, without_missing
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import MANIFEST, NOVELTY_COLUMNS
 from sciscidata.sampling.filter import EligibilityConfig
@@ -64,7 +58,7 @@ from sciscidata.terminal.progress import progress_bar
 logger = logging.getLogger(__name__)
 
 _ROWS: Final = "rows.parquet"
-_READER_VERSION: Final = 4  # grows when the same files give other rows
+_READER_VERSION: Final = 5  # grows when the same files give other rows
 _SHOWN: Final = 3
 _NEEDED: Final = ("openalex_id", "publication_year", "cd_index")
 #: Names that a column of ids may have.
@@ -135,6 +129,9 @@ def read_labelled_files(
     rows = pl.scan_parquet(folder / _ROWS, glob=False)
     report = {name: stated[name] for name in ("rows", "repeated_texts") if name in stated}
     report |= {"missing_values": n} if n else {}
+    if n := stated.get(CHANGED_DOIS):
+        logger.warning("labelled files: %s", describe_changed(n))
+        report |= {CHANGED_DOIS: n}
     report |= {"missing": [*config.missing]} if config.missing != MISSING else {}
     return LabelledRows(rows, frozenset(stated["columns"]), {**report, "inputs": inputs})
 
@@ -264,7 +261,7 @@ class _Reader:
 
     def write_rows(self, files: Sequence[Path], folder: Path) -> None:
         """Write the rows of all files, and how many there are of which columns."""
-        n_rows, n_missing, n_repeated = 0, 0, 0
+        n_rows, n_repeated, tally = 0, 0, Counter[str]()
         columns, ids, texts = set[str](), list[pl.Series](), pl.Series(dtype=pl.Int64())
         schema = pl.DataFrame(schema={"work_id": WORKS["work_id"], **_COLUMNS}).to_arrow(
             compat_level=pl.CompatLevel.oldest()
@@ -273,11 +270,10 @@ class _Reader:
             for file in files:
                 for batch, present in self._read(file):
                     columns |= present
-                    batch, n = _without_missing(batch, self._config.missing)
-                    n_missing += n
+                    batch = _without_missing(batch, self._config.missing, tally)
                     if "openalex_id" not in present:
                         batch = batch.with_columns(name_texts(batch, {"title": "title", "abstract": "abstract"}))
-                    rows = _numbered(batch, file)
+                    rows = _numbered(batch, file, tally)
                     if "openalex_id" not in present:  # the text is the id
                         n_before = rows.height
                         rows = rows.unique("work_id", keep="first", maintain_order=True)
@@ -298,7 +294,7 @@ class _Reader:
             )
             repeated = named.filter(pl.col("work_id").is_in(twice.implode())).collect(engine="streaming")
             refuse_shared_numbers(repeated.sort("work_id", ORIGINAL_ID), "labelled files")
-        facts = {"rows": n_rows, "missing_values": n_missing, "columns": sorted(columns)} | (
+        facts = {"rows": n_rows, **tally, "columns": sorted(columns)} | (
             {"repeated_texts": n_repeated} if n_repeated else {}
         )
         (folder / "columns.json").write_text(json.dumps(facts), "utf-8")
@@ -357,18 +353,18 @@ def _typed(rows: pl.DataFrame) -> pl.DataFrame:
     return typed.with_columns(absent).select(_COLUMNS.names())
 
 
-def _without_missing(batch: pl.DataFrame, missing: Sequence[str]) -> tuple[pl.DataFrame, int]:
+def _without_missing(batch: pl.DataFrame, missing: Sequence[str], tally: Counter[str]) -> pl.DataFrame:
     """Put null for words of ``missing``, and count them; labels are checked by their own words."""
     texts = {name: without_missing(batch[name], missing) for name in batch.columns if name not in VOCABULARIES}
-    rows = batch.with_columns(column for column, _ in texts.values()).with_columns(
-        bare_dois(pl.col("doi")).alias("doi")
-    )
-    return rows, sum(n for _, n in texts.values())
+    rows = batch.with_columns(column for column, _ in texts.values())
+    dois, is_changed = read_dois(rows["doi"])
+    tally.update(missing_values=sum(n for _, n in texts.values()), changed_dois=int(is_changed.sum()))
+    return rows.with_columns(dois)
 
 
-def _numbered(batch: pl.DataFrame, file: Path) -> pl.DataFrame:
+def _numbered(batch: pl.DataFrame, file: Path, tally: Counter[str]) -> pl.DataFrame:
     floats = [pl.col(name).fill_nan(None) for name, dtype in EXAMPLE.items() if dtype == pl.Float64()]
-    numbers = number_ids(batch["openalex_id"]).alias("work_id"), number_ids(batch["source_id"], "S")
+    numbers = number_ids(batch["openalex_id"], tally=tally).alias("work_id"), number_ids(batch["source_id"], "S")
     rows = batch.with_columns(numbers[1]).select(numbers[0], pl.all()).with_columns(floats)
     if n_missing := rows["work_id"].null_count():
         n_rows = counted(n_missing, "row has", "rows have")

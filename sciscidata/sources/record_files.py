@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import polars as pl
 
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
-from sciscidata.records.json_record import PlainRecord, is_json, read_records, split_entries
+from sciscidata.records.dois import CHANGED_DOIS
+from sciscidata.records.json_record import PlainRecord, read_records, split_document, split_entries
 from sciscidata.records.read_lines import count_lines, is_blank, split_lines, whole_lines
 from sciscidata.records.work_columns import NO_ROWS, SPARE, Batch, rows_of_lines, rows_of_records
 from sciscidata.storage import expand_home, hash_file, real_path
@@ -117,8 +118,12 @@ def read_blocks(
                     yield number, block[: start - 1] + spare, False
                     number += block.count(b"\n", 0, start)
                 document = _join_blocks(chain([block[start:]], blocks), spare)
-                is_document = is_json(document)  # or the first line is a record that was cut off
-                yield number, document if is_document else document + spare, is_document
+                values = split_document(document)
+                for value in values:
+                    yield number, value, True
+                    number += count_lines(value)
+                if not values:  # the first line is a record that was cut off
+                    yield number, document + spare, False
                 return
         yield number, block, False
         number += count_lines(block) - len(spare[:1])
@@ -226,6 +231,7 @@ class Counted(Protocol):
     duplicate_ids: int
     malformed_references: int
     missing_values: int
+    changed_dois: int
     without_venue: int
 
 
@@ -240,6 +246,7 @@ def count_new(counts: Counted, rows: pl.DataFrame, seen: set[int]) -> pl.DataFra
     counts.works += rows.height
     counts.malformed_references += int(rows["malformed_references"].sum())
     counts.missing_values += int(rows["missing_values"].sum())
+    counts.changed_dois += int(rows[CHANGED_DOIS].sum())
     counts.without_venue += rows["source_id"].null_count()
     return rows
 

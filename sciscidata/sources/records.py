@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError
 from sciscidata.options.checks import Configuration, require_config
+from sciscidata.records.dois import CHANGED_DOIS, describe_changed
 from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, Batch, citations_of, works_of
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
@@ -61,6 +62,7 @@ class _FileCounts:
     duplicate_ids: int = 0
     malformed_references: int = 0
     missing_values: int = 0
+    changed_dois: int = 0
     without_venue: int = 0
     empty_lines: int = 0
 
@@ -105,13 +107,16 @@ class Reading:
         """Sum up the reading so far in JSON types, with the files' base names."""
         skipped = ("corrupt", "duplicate_ids", "malformed_references", "missing_values")
         names = ("lines", "works", *skipped, "without_venue", "empty_lines")
+        n_changed = sum(counts.changed_dois for counts in self.counts)
+        inputs = [asdict(counts) for counts in self.counts]
         return {
             "kind": "records",
             "strict": self.strict,
             "parser_version": PARSER_VERSION,
             **{name: sum(getattr(counts, name) for counts in self.counts) for name in names},
             "data_date": self.data_date,
-            "inputs": [asdict(counts) for counts in self.counts],
+            **({CHANGED_DOIS: n_changed} if n_changed else {}),
+            "inputs": [{name: fact for name, fact in one.items() if fact or name != CHANGED_DOIS} for one in inputs],
             "first_corrupt_lines": self.problems,
         }
 
@@ -131,6 +136,8 @@ def _log_skipped(report: Mapping[str, Any]) -> None:
         _LOG.warning("records: skipped %s", ", ".join(f"{n:,} {name}" for name, n in skipped.items() if n))
     if n := report["missing_values"]:
         _LOG.warning("records: %s values are NA or another word for a missing value (now null)", f"{n:,}")
+    if n := report.get(CHANGED_DOIS):
+        _LOG.warning("records: %s", describe_changed(n))
     for problem in report["first_corrupt_lines"]:
         _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem)
 
@@ -180,6 +187,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
     Raises:
         InputNotFoundError: when called; an input is missing.
         CorruptRecordError: at collect, with ``strict``: at the first corrupt line.
+        EmptyInputError: at collect; every line is corrupt.
         StorageError: at collect; the place for temporary files is full or cannot be written.
 
     Example:
@@ -216,7 +224,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
                 return
             reading = Reading(files, [None] * len(files), config.strict)
             yield from (frame_of(rows, columns) for rows in reading.batches())
-            _log_skipped(reading.report())
+            _log_and_check(files, reading.report())
 
         return scan_batches(read, schema, "OpenAlex records", read_first=read_first)
 
@@ -238,7 +246,7 @@ def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
             writers["works"].write_table(_to_arrow(works_of(rows, config.columns)))
             writers["citations"].write_table(_to_arrow(citations_of(rows)))
     report = reading.report()
-    _log_skipped(report)
+    _log_and_check(files, report)
     told = "records: parsed %s works of %s once; later queries of this session read the result"
     _LOG.info(told, f"{report['works']:,}", counted(len(files), "file"))
 
@@ -285,21 +293,33 @@ def _ingest(
         by_citing.add(citations_of(rows))
     report = reading.report() | ({"dates": True} if config.dates else {})
     if not reading.seen:
-        if table := next(filter(_is_table, files), None):
-            raise EmptyInputError(
-                f"{table} is a table (CSV, TSV or Parquet), and RecordsConfig.inputs are OpenAlex works in JSON. Name "
-                "it with TablesConfig.works, or with LabelledConfig.inputs if it has scores or labels."
-            )
-        _log_skipped(report)
-        first = "".join(" The first: {file}, line {line:,}: {reason}.".format(**one) for one in reading.problems[:1])
-        raise EmptyInputError(
-            f"no OpenAlex work in {counted(len(files), 'file')}, {counted(report['lines'], 'line')} read, "
-            f"{report['corrupt']:,} corrupt.{first} Check that each line of the files is a Work."
-        )
+        raise _no_work(files, report)
     _write_sorted(by_id, folder / "works.parquet", config.columns, _PART_WORKS)
     _write_sorted(by_citing, folder / "citations.parquet", CITATIONS, 16 * _PART_WORKS)
     shutil.rmtree(runs)
     (folder / "ingest.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _no_work(files: Sequence[Path], report: Mapping[str, Any]) -> EmptyInputError:
+    if table := next(filter(_is_table, files), None):
+        return EmptyInputError(
+            f"{table} is a table (CSV, TSV or Parquet), and RecordsConfig.inputs are OpenAlex works in JSON. Name "
+            "it with TablesConfig.works, or with LabelledConfig.inputs if it has scores or labels."
+        )
+    problems = report["first_corrupt_lines"]
+    named = printable_name(files[0]) if len(files) == 1 else counted(len(files), "file")
+    first = "".join(" The first: {file}, line {line:,}: {reason}.".format(**one) for one in problems[:1])
+    return EmptyInputError(
+        f"no OpenAlex work in {named}, {counted(report['lines'], 'line')} read, "
+        f"{report['corrupt']:,} corrupt.{first} Write one work on each line (jq -c .)."
+    )
+
+
+def _log_and_check(files: Sequence[Path], report: Mapping[str, Any]) -> None:
+    """Log what a scan skipped; raise EmptyInputError if that is all."""
+    if report["corrupt"] and not report["works"]:
+        raise _no_work(files, report)
+    _log_skipped(report)
 
 
 def _is_table(file: Path) -> bool:

@@ -48,9 +48,9 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pl.DataFra
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file begins as Parquet does."""
+    """Whether a file begins as Parquet does, encrypted too."""
     with path.open("rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+        return file.read(len(_MAGIC)) in (_MAGIC, b"PARE")
 
 
 def sum_groups(file: IO[bytes]) -> list[str]:

@@ -50,7 +50,12 @@ def counted(n: int, one: str, many: str = "") -> str:
 def list_names(names: Sequence[str], most: int = 20) -> str:
     """List names for a message, of many the first ones and a count; "none" if there are none."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return (", ".join(names[:most]) or "none") + more
+    return (", ".join(map(shorten, names[:most])) or "none") + more
+
+
+def shorten(text: str, most: int = 80) -> str:
+    """Return a text for a message: of a long one the beginning, and without control characters."""
+    return printable(text if len(text) <= most else f"{text[: most - 3]}...")
 
 
 class TextRecord(logging.LogRecord):

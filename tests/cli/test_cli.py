@@ -183,7 +183,7 @@ def test_a_file_that_holds_no_work_is_an_error(run, tmp_path):
     (tmp_path / "corrupt.jsonl").write_text(
         '{"id": "https://openalex.org/W1"}\n{"id": "https://openalex.org/W2", "ti\n'
     )
-    assert "no OpenAlex work in 1 file, " in run("build", "--input", "empty.jsonl")[2]
+    assert "no OpenAlex work in empty.jsonl, " in run("build", "--input", "empty.jsonl")[2]
     status, _, errors = run("build", "--input", "corrupt.jsonl", "--strict")
     assert status == 1
     assert "corrupt.jsonl" in errors

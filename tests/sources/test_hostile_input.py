@@ -108,11 +108,11 @@ def test_lines_are_those_of_a_plain_split_and_empty_ones_come_together(lines, si
 
 
 @pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
-def test_a_line_that_is_too_long_is_named_and_ends_the_file(tmp_path, monkeypatch, pack):
+def test_a_line_that_is_too_long_is_named_and_the_rest_of_the_file_is_read(tmp_path, monkeypatch, pack):
     monkeypatch.setattr(read_lines, "MOST_LINE_BYTES", MB)
     content = pack(ONE + b"\n\n" + b"a" * (9 * MB) + b"\n" + TWO + b"\n", 1)
     report = pull(tmp_path, content)
-    assert (report["works"], report["corrupt"], report["lines"], report["empty_lines"]) == (1, 1, 2, 1)
+    assert (report["works"], report["corrupt"], report["lines"], report["empty_lines"]) == (2, 1, 4, 1)
     [problem] = report["first_corrupt_lines"]
     assert problem["line"] == 3
     assert "more than 1 MB" in problem["reason"]
@@ -180,11 +180,24 @@ def test_large_works_are_not_held_together(tmp_path):
     assert max(groups.row_group(n).num_rows for n in range(groups.num_row_groups)) <= 4
 
 
-def test_a_part_with_a_line_that_is_too_long_is_corrupt(tmp_path, monkeypatch):
+def test_a_line_of_a_part_that_is_too_long_is_named_and_the_rest_of_the_part_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(read_lines, "MOST_LINE_BYTES", MB)
     content = gzip.compress(ONE + b"\n" + b"a" * (9 * MB) + b"\n\n" + TWO + b"\n")
-    with pytest.raises(CorruptRecordError, match=r"part_0000\.gz: the line has more than 1 MB"):
+    with pytest.raises(CorruptRecordError, match=r"part_0000\.gz.*line 2: the line has more than 1 MB"):
         ingest(tmp_path, content)
+    report = ingest(tmp_path, content, corrupt="skip")
+    assert (report["works"], report["corrupt_lines"]) == (2, 1)
+
+
+@given(st.lists(st.sampled_from([b"", b" ", b"a", b"bb", b"c" * 5, b"e" * 40]), max_size=12), st.integers(1, 9))
+def test_only_lines_that_are_too_long_are_replaced(lines, size):
+    text = b"\n".join(lines)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read_lines, "MOST_LINE_BYTES", 20)
+        blocks = whole_lines(text[at : at + size] for at in range(0, len(text), size))
+        found = b"\n".join(blocks).split(b"\n")
+    right = [b"the line has more than 0 MB" if line.startswith(b"e") else line for line in lines]
+    assert [line for line in found if line] == [line for line in right if line]
 
 
 def test_lines_of_a_part_keep_their_numbers_behind_millions_of_empty_ones(tmp_path):

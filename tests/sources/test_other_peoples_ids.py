@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
+from html import escape
+from urllib.parse import quote
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sciscidata as ssd
 from sciscidata.errors import SchemaMismatchError
-from sciscidata.records.ids import MISSING, bare_dois, number_ids
+from sciscidata.records.dois import bare_dois, read_dois
+from sciscidata.records.ids import MISSING, number_ids
 from sciscidata.records.work_columns import SPARE, rows_of_lines
 from sciscidata.sources.label_files import read_label_files
 from sciscidata.sources.labelled import read_labelled_files
 from sciscidata.sources.opened import LabelFiles
+from sciscidata.sources.records import pull_records
 from sciscidata.sources.tables.columns import split_references
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables
 from tests.records.test_work import parsed
@@ -41,7 +47,13 @@ FORMS = {
 DOI_FORMS = [
     "10.1/a{}", "10.1/A{}", "https://doi.org/10.1/a{}", "HTTP://DX.DOI.ORG/10.1/a{}", "www.doi.org/10.1/a{}",
     "doi: 10.1/a{}", " 10.1/a{} ", "10.1/a{}.", "https://doi.org/10.1/a{}/", "https://doi.org/doi:10.1/a{}",
+    "info:doi/10.1/a{}", "urn:doi:10.1/a{}", "DOI 10.1/a{}", "10.1/a{};", "10.1/a{})", "<https://doi.org/10.1/a{}>",
+    "10.1%2FA{}", "10.1%252fa{}", "https%3A%2F%2Fdoi.org%2F10.1%2Fa{}", "10.1&#47;a{}", "10.1/a{} [doi]", "“10.1/a{}”",
+    "https://doi.org/10.1/a{}?utm_source=x&b=c", "http://dx.doi.org/10.1/a{}#page=2", "\uff11\uff10.1/a{}",
+    "10.1/a{}\u200b", "\xa010.1/a{}\xa0", "https://doi-org.proxy.edu/10.1/a{}", "http://proxy.edu/login?url=https://doi.org/10.1/a{}",
 ]  # fmt: skip
+#: The DOI of an article of Wiley, whose signs are written in many ways.
+SICI = "10.1002/(sici)1096-9861(1996)365:1<1::aid-cne9>3.0.co;2-#"
 
 
 def from_files(kind):
@@ -111,6 +123,73 @@ def test_a_doi_is_one_value_and_one_id_in_every_form(form):
 
 
 @pytest.mark.parametrize(
+    "written",
+    [
+        quote(SICI),
+        quote(quote(SICI.upper(), safe="")).lower(),
+        f"https://doi.org/{SICI}",
+        f"https://doi.org/{quote(SICI, safe='/():;')}#abstract",
+        escape(SICI),
+        escape(escape(SICI)).upper(),
+        SICI.replace("<", "&#60;").replace(">", "&#x3E;") + ";",
+        *(SICI.replace("-", dash) for dash in "\u2010\u2011\u2012\u2013\u2014\u2212"),
+        SICI.replace("sici", "si\xadci"),
+        f"(doi:{SICI}).",
+    ],
+)
+def test_signs_inside_of_a_doi_count_however_they_are_encoded(written, caplog):
+    works = pl.DataFrame({"work_id": [SICI, "b"], "publication_year": [2000, 2001], "doi": [written, SICI]})
+    cites = pl.DataFrame({"citing_id": ["b"], "cited_id": [written]})
+    if written.startswith("("):  # as an id that is a list
+        cites = cites.with_columns(cited_id=pl.lit(written.strip("(.)")))
+    with caplog.at_level(logging.WARNING):
+        corpus = ssd.from_tables(works, cites)
+    assert corpus.works.collect()["doi"].to_list() == [SICI, SICI]
+    assert corpus.citations.collect()["cited_id"].item() == number_ids(pl.Series([SICI])).item()
+    n_changed = corpus.provenance.get("changed_dois", 0)
+    assert n_changed == (0 if written.endswith(SICI) else 1 if written.startswith("(") else 2)
+    assert (f"{n_changed} DOI" in caplog.text) == bool(n_changed)
+
+
+@pytest.mark.parametrize(
+    "doi",
+    [
+        *(SICI, "10.1/a#1", "10.1/a#b", "10.1641/0006-3568(2000)050[0053:e]2.3.co;2", "10.1016/s0140-6736(05)"),
+        *("10.1/a;b", "10.1/a,b", "10.1/a&b", "10.1/100%", "10.1/a?b", "10.1/[x]", "10.1/a<b", "10.1000.10/a"),
+    ],
+)
+def test_a_plain_doi_is_not_cut(doi):
+    assert read_dois(pl.Series([doi, None]))[0].to_list() == [doi, None]
+    assert read_dois(pl.Series([doi]))[1].to_list() == [False]
+    assert number_ids(pl.Series([doi, doi.upper(), f"doi:{doi}", quote(doi)])).n_unique() == 1
+
+
+def test_records_and_labelled_files_say_how_many_dois_were_changed(tmp_path, caplog):
+    dois = {"W1": SICI, "W2": f"https://doi.org/{quote(SICI)}", "W3": "10.1/a;"}
+    rows = [{"id": id, "openalex_id": id, "cd_index": 0.5, "title": id, "doi": doi} for id, doi in dois.items()]
+    for row in rows:
+        row["publication_year"] = 2000
+    pl.DataFrame(rows).write_ndjson(tmp_path / "rows.jsonl")
+    inputs = (str(tmp_path / "rows.jsonl"),)
+    with caplog.at_level(logging.WARNING):
+        report = read_labelled_files(ssd.LabelledConfig(inputs=inputs), tmp_path / "cache").report
+        of_records = pull_records(ssd.RecordsConfig(inputs=inputs), tmp_path / "records")
+    assert report["changed_dois"] == of_records.provenance["changed_dois"] == 2
+    assert of_records.works.sort("work_id").collect()["doi"].to_list() == [SICI, SICI, "10.1/a"]
+    assert [message.split(" DOIs")[0] for message in caplog.messages] == ["labelled files: 2", "records: 2"]
+
+
+@given(st.lists(st.text(min_size=1) | st.text("10./aZ()<>[]%23Ff&lt;;:?#-\u2010 doi.org", min_size=1), min_size=1))
+def test_a_doi_in_its_one_form_stays_as_it_is_and_has_one_number(endings):
+    written = pl.Series([f"10.1/a{ending}" for ending in endings])
+    dois, _ = read_dois(written)
+    again, is_changed = read_dois(dois)
+    assert again.to_list() == dois.to_list()
+    assert not is_changed.any()
+    assert number_ids(written).to_list() == number_ids(dois).to_list()
+
+
+@pytest.mark.parametrize(
     "text", ["9.06e+17", "1e+05", "9.06E17", "12345678901234567.0", "['W1', 'W2']", "W1|W2", "1;2"]
 )
 def test_an_id_that_lost_digits_or_holds_several_is_refused_by_name(text):
@@ -176,6 +255,9 @@ def test_the_list_of_missing_values_can_be_changed():
         (["P2, P1", "P2"], [["P2", "P1"], ["P2"]]),
         (["Roe, X; Wade", "Roe, X"], [["Roe, X", "Wade"], ["Roe, X"]]),
         (["a;b|c", "d;e"], [["a;b", "c"], ["d;e"]]),
+        (["10.1/a&lt;2>;b; 10.1%2Fc", "<info:doi/10.1/d>, <doi:10.1/e>"], [
+            ["10.1/a&lt;2>;b", "10.1%2Fc"], ["<info:doi/10.1/d>", "<doi:10.1/e>"],
+        ]),
         (["10.1/a;2-b, doi:10.1/c", "10.1/d,e"], [["10.1/a;2-b", "doi:10.1/c"], ["10.1/d,e"]]),
     ],
 )  # fmt: skip

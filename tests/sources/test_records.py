@@ -93,6 +93,41 @@ def test_a_single_pretty_printed_work_is_one_work(tmp_path):
     assert ids(scan(write(tmp_path / "w.json", content=json.dumps(ONE, indent=2).encode()), strict=True)) == [1]
 
 
+SPREAD = {
+    "objects": lambda text: "\n".join(map(text, (ONE, TWO))),
+    "objects without a line end between": lambda text: "".join(map(text, (ONE, TWO))),
+    "objects with commas": lambda text: ",\n\n".join(map(text, (ONE, TWO))) + ",\n",
+    "objects with other line ends": lambda text: "\n".join(map(text, (ONE, TWO))).replace("\n", "\r\n"),
+    "lists": lambda text: "\n".join((text([ONE]), text([TWO]))),
+    "pages": lambda text: "\n".join((text({"meta": {}, "results": [ONE]}), text({"results": [TWO]}))),
+}
+
+
+@pytest.mark.parametrize("indent", [2, 4, "\t", None], ids=str)
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "byte order mark"])
+@pytest.mark.parametrize("shape", SPREAD.values(), ids=SPREAD.keys())
+def test_values_of_json_behind_each_other_are_read_on_one_line_or_several(tmp_path, shape, mark, indent, caplog):
+    content = mark + shape(lambda value: json.dumps(value, indent=indent))
+    assert ids(scan(write(tmp_path / "works", content=content.encode()), strict=True)) == [1, 2]
+    assert not caplog.records
+
+
+def test_one_damaged_object_of_several_on_several_lines_costs_no_other(tmp_path):
+    texts = [json.dumps(work, indent=2) for work in (ONE, TWO, THREE)]
+    texts[0] = texts[0].replace('"id":', "id:")
+    report = pull(tmp_path / "cache", write(tmp_path / "w.json", content="\n".join(texts).encode())).provenance
+    assert (report["works"], report["corrupt"]) == (2, 1)
+    assert report["lines"] == sum(text.count("\n") + 1 for text in texts)
+    assert report["first_corrupt_lines"][0]["line"] == 1
+
+
+def test_a_scan_that_finds_nothing_but_damage_is_an_error_that_says_one_work_on_a_line(tmp_path):
+    file = write(tmp_path / "w.json", content=json.dumps([ONE, TWO], indent=2).encode()[:-20])
+    for corpus in (scan(file).works, scan(file).citations, scan(file).works.head(1)):
+        with pytest.raises(EmptyInputError, match=r"w\.json, line 1.*one work on each line"):
+            corpus.collect()
+
+
 def test_lines_end_at_the_newline_only(tmp_path):
     odd = {"id": "W1", "title": "a\u2028b\u0085c\x0bd\x0ce\rf"}
     file = write(tmp_path / "w.jsonl", content=json.dumps(odd, ensure_ascii=False).encode() + b"\n" + LINES[-60:])
@@ -254,7 +289,7 @@ def test_a_file_without_works_scans_to_empty_frames_and_is_refused_by_a_pull(tmp
     file = write(tmp_path / "w.jsonl", content=b"\n\n")
     corpus = scan(file)
     assert (corpus.works.collect().schema, corpus.citations.collect().schema) == (WORKS, CITATIONS)
-    with pytest.raises(EmptyInputError, match="no OpenAlex work in 1 file"):
+    with pytest.raises(EmptyInputError, match=r"no OpenAlex work in w.jsonl"):
         pull(tmp_path / "cache", file)
     with pytest.raises(EmptyInputError, match=r"t.csv is a table .*TablesConfig.works"):
         pull(tmp_path / "cache", write(tmp_path / "t.csv", content=b"title,text\nA,b\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import bz2
 import gzip
 import json
@@ -13,9 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from polars.testing import assert_frame_equal
+from pyarrow.parquet import encryption
 
 import sciscidata as ssd
 from sciscidata.cli.main import main
@@ -329,6 +332,69 @@ def test_a_kind_of_archive_that_is_not_read_is_named(tmp_path, kind, content, da
     archive.write_bytes(damage(content))
     with pytest.raises(CorruptRecordError, match=f"is packed as {kind}. Unpack it"):
         ingest_tables(TablesConfig(**files | {"citations": (str(archive),)}, **NAMES), tmp_path / "corpus")
+
+
+def encrypted(frame: pl.DataFrame, path: Path, *, plain_footer: bool) -> bytes:
+    class Keys(encryption.KmsClient):
+        def __init__(self, _) -> None:
+            super().__init__()
+
+        def wrap_key(self, key, _):
+            return base64.b64encode(key)
+
+    factory, connection = encryption.CryptoFactory(Keys), encryption.KmsConnectionConfig()
+    config = encryption.EncryptionConfiguration(
+        "f", column_keys={"c": frame.columns[:1]}, plaintext_footer=plain_footer
+    )
+    properties = factory.file_encryption_properties(connection, config)
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("option", ["works", "citations"])
+def test_a_parquet_file_that_was_cut_or_encrypted_is_named_in_one_line(tmp_path, option):
+    files, bad = csv_files(tmp_path), tmp_path / "bad.parquet"
+    frame = {"works": WORKS, "citations": CITES}[option]
+    frame.write_parquet(bad)
+    whole = bad.read_bytes()
+    contents = [whole[:n] for n in (4, 8, 12, len(whole) // 2, len(whole) - 1)] + [b"PAR1PAR1", b"PAR1" + bytes(40)]
+    contents += [encrypted(frame, bad, plain_footer=plain) for plain in (True, False)]
+    files |= {option: (str(bad),)}
+    for number, content in enumerate(contents):
+        bad.write_bytes(content)
+        with pytest.raises(CorruptRecordError, match=r"^\S+bad\.parquet: [^\n]*(it is|it was|ends)[^\n]*$") as found:
+            ingest_tables(TablesConfig(**files, **NAMES), tmp_path / "corpus")
+        assert len(str(found.value)) < 300
+        assert ("encrypted" in str(found.value)) == (number > 6)
+        assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize("kind", ["zeros", "random", "gzip of zeros", "SQLite", "PNG", "a line"])
+@pytest.mark.parametrize("option", ["--works", "--citations", "--labelled", "--input"])
+def test_a_file_that_is_no_text_is_named_in_a_few_printable_words(tmp_path, kind, option, capsys):
+    content = {
+        "zeros": bytes(54_834),
+        "random": random.Random(1).randbytes(20_000),
+        "gzip of zeros": gzip.compress(bytes(54_834)),
+        "SQLite": b"SQLite format 3\0" + bytes(5_000),
+        "PNG": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(500),
+        "a line": b"x" * 60_000,
+    }[kind]
+    (tmp_path / "strange").write_bytes(content)
+    files = {name: paths[0] for name, paths in csv_files(tmp_path).items()}
+    flags = {"--works": files["works"], "--citations": files["citations"], option: str(tmp_path / "strange")}
+    if option in ("--labelled", "--input"):
+        flags = {option: str(tmp_path / "strange")}
+    words = [word for flag in flags.items() for word in flag]
+    words += ["--id", "pid", "--year", "year"] if "--works" in flags else []
+    assert main(["build", *words, "--out", str(tmp_path / "out"), "--cache-dir", str(tmp_path / "cache")]) == 1
+    told = capsys.readouterr()
+    last = told.err.strip().splitlines()[-1]
+    assert "strange" in last
+    assert len(last) < 400
+    assert (told.out + told.err).replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])

@@ -6,7 +6,8 @@ from typing import Final
 
 import polars as pl
 
-from sciscidata.records.ids import bare_dois, number_ids
+from sciscidata.records.dois import bare_dois
+from sciscidata.records.ids import number_ids
 from sciscidata.schemas import CITATIONS
 
 _DOI: Final = r"(10\.[0-9]{4,9}/[^\s\],]+)"

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 import polars as pl
 
 from sciscidata.options.checks import Configuration, FolderOrUrl
-from sciscidata.records.ids import bare_dois
+from sciscidata.records.dois import bare_dois
 
 Version: TypeAlias = Literal["v2", "v1"]
 Kind: TypeAlias = Literal["id", "year", "whole", "number", "text", "doi", "flag", "level"]

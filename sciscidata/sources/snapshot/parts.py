@@ -81,6 +81,7 @@ class Receipt(msgspec.Struct):
     duplicate_ids: int = 0
     malformed_references: int = 0
     missing_values: int = 0
+    changed_dois: int = 0
     without_venue: int = 0
     data_date: str | None = None
     first_corrupt_lines: list[str] = []

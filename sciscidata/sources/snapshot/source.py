@@ -32,6 +32,7 @@ from sciscidata.corpus.writer import (
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.options.checks import Configuration, FolderOrUrl, PositiveInt, require_config
+from sciscidata.records.dois import CHANGED_DOIS, describe_changed
 from sciscidata.records.work_columns import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata.schemas import Corpus
@@ -247,6 +248,7 @@ def _seal(
 ) -> None:
     """Find the rows that do not count, and write the report that makes the folder a corpus."""
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
+    n_changed = sum(receipt.changed_dois for receipt in receipts)
     if not totals["works"]:
         raise EmptyInputError(
             f"no work in {counted(len(receipts), 'part')} of {layout.folder}: {counted(totals['lines'], 'line')}, "
@@ -266,6 +268,7 @@ def _seal(
         "include_xpac": config.include_xpac,
         "parser_version": PARSER_VERSION,
         **totals,
+        **({CHANGED_DOIS: n_changed} if n_changed else {}),
         "deleted_works": deleted,
         "stale_copies": removed.height - deleted,
         "corrupt_parts": problems,
@@ -295,6 +298,8 @@ def _seal(
             _LOG.warning("snapshot: skipped %d %s", totals[name], name.replace("_", " "))
     if n := totals["missing_values"]:
         _LOG.warning("snapshot: %s values are NA or another word for a missing value (now null)", f"{n:,}")
+    if n_changed:
+        _LOG.warning("snapshot: %s", describe_changed(n_changed))
 
 
 @contextmanager

@@ -12,18 +12,10 @@ import polars as pl
 
 from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
 from sciscidata.options.did_you_mean import suggest
-from sciscidata.records.ids import (
-    BLANKS,
-    DOI_START,
-    MISSING,
-    ORIGINAL_ID,
-    bare_dois,
-    number_ids,
-    plain_ids,
-    without_missing,
-)
+from sciscidata.records.dois import BLANKS, CHANGED_DOIS, DOI_START, describe_changed, read_dois
+from sciscidata.records.ids import MISSING, ORIGINAL_ID, number_ids, plain_ids, without_missing
 from sciscidata.schemas import CITATIONS, DATES, WORKS
-from sciscidata.terminal.messages import counted, list_names
+from sciscidata.terminal.messages import counted, list_names, shorten
 
 logger = logging.getLogger(__name__)
 
@@ -83,8 +75,8 @@ def find_columns(
         elif is_needed or isinstance(name, str):
             if len(there) == 1 and re.search(r"\w[|:~^ ]\w", there[0]):
                 raise SchemaMismatchError(
-                    f"{table} has one column, {there[0]!r}: is there another delimiter? Save it with commas, tabs or "
-                    "semicolons."
+                    f"{table} has one column, {shorten(there[0])!r}: is there another delimiter? Save it with commas, "
+                    "tabs or semicolons."
                 )
             raise SchemaMismatchError(
                 f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {list_names(there)}."
@@ -115,7 +107,7 @@ def work_rows(
     """Make rows of works: ``work_id``, ``original_id``, and columns of WORKS that the table has. Tally the gaps."""
     rows = _without_missing(rows.drop(at.get("references", ""), strict=False), tally, missing)
     original = plain_ids(rows[at["id"]])
-    numbers = number_ids(original)
+    numbers = number_ids(original, tally=tally)
     if n_null := numbers.null_count():
         raise WorkIdError(
             f"{counted(n_null, 'work has', 'works have')} no id, the first in row "
@@ -133,7 +125,11 @@ def work_rows(
     made += [_cast(rows[at[role]], pl.String()).alias(name) for role, name in _TEXTS.items() if role in at]
     made += [_cast(rows[name], WORKS[name]) for name in kept_columns(rows.columns) if name not in at.values()]
     made = pl.DataFrame(made)
-    return made.with_columns(bare_dois(pl.col("doi")).alias("doi")) if "doi" in made.columns else made
+    if "doi" in made.columns:
+        dois, is_changed = read_dois(made["doi"])
+        made = made.with_columns(dois)
+        tally.update({CHANGED_DOIS: int(is_changed.sum())} if is_changed.any() else {})
+    return made
 
 
 def complete_works(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -231,7 +227,7 @@ def citation_rows(
 ) -> pl.DataFrame:
     """Make CITATIONS of a table with one row per citation; ``tally`` counts those that lack an end, which go."""
     rows = _without_missing(rows, tally, missing)
-    ends = pl.DataFrame([number_ids(rows[at[role]]).alias(f"{role}_id") for role in OF_CITATIONS])
+    ends = pl.DataFrame([number_ids(rows[at[role]], tally=tally).alias(f"{role}_id") for role in OF_CITATIONS])
     whole = ends.drop_nulls() if any(column.null_count() for column in ends.iter_columns()) else ends
     tally["citations_without_id"] += ends.height - whole.height
     return whole
@@ -254,7 +250,7 @@ def reference_rows(
     pairs = pl.DataFrame([citing, lists]).explode(lists.name)
     cited, n_more = without_missing(pairs[lists.name], missing)
     tally["missing_values"] += n_missing + n_more
-    return pl.DataFrame([pairs["citing_id"], number_ids(cited).alias("cited_id")]).drop_nulls()
+    return pl.DataFrame([pairs["citing_id"], number_ids(cited, tally=tally).alias("cited_id")]).drop_nulls()
 
 
 def split_references(texts: pl.Series) -> pl.Series:
@@ -302,10 +298,12 @@ def warn_of_gaps(tally: Mapping[str, int], stage: str, example: str = "") -> Non
         "missing_values": (("value is", "values are"), "NA or another word for a missing value (now null)"),
     }
     gaps = [f"{counted(tally[name], *words)} {text}" for name, (words, text) in texts.items() if tally.get(name)]
+    gaps += [describe_changed(n)] if (n := tally.get(CHANGED_DOIS, 0)) else []
     if gaps:
         logger.warning("%s: %s", stage, "; ".join(gaps))
 
 
 def describe_gaps(tally: Mapping[str, int]) -> dict[str, Any]:
     """State the counts for a provenance."""
-    return {name: tally.get(name, 0) for name in GAPS}
+    counts = {name: tally.get(name, 0) for name in GAPS}
+    return counts | ({CHANGED_DOIS: tally[CHANGED_DOIS]} if CHANGED_DOIS in tally else {})

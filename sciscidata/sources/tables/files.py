@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError
-from sciscidata.records.read_lines import count_lines, is_blank, split_lines, whole_lines
+from sciscidata.records.read_lines import count_lines, is_blank, refusal_of, split_lines, whole_lines
 from sciscidata.sources.record_files import decompressed_chunks, read_values
 from sciscidata.storage.decompression import Chunks
 from sciscidata.storage.parquet import is_parquet
@@ -24,11 +24,24 @@ from sciscidata.storage.parquet import is_parquet
 _BLOCK_BYTES: Final = 8 << 20
 _HEAD_BYTES: Final = 1 << 20
 _ROWS: Final = 1 << 15
+_FIRST_BYTES: Final = 4 << 10
 _PACKED: Final = {b"PK\x03\x04": "ZIP", b"\xfd7zXZ\0": "XZ", b"BZh": "bzip2", b"7z\xbc\xaf": "7z", b"Rar!": "RAR"}
 #: How an Arrow IPC file (Feather) and a stream begin.
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1\0\0", b"\xff\xff\xff\xff"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _REMEDY: Final = "Mend or remove it, or get the file again."
+#: What Polars raises where a file is damaged; a thread of it may panic.
+_DAMAGED: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+#: What Polars says of a damaged Parquet file, in the words of a user.
+_PLAIN: Final = {
+    "Encryption error": "it is encrypted, and no key is known here: save it without encryption",
+    "must end with PAR1": "it begins as Parquet does and ends otherwise: it was cut off",
+    "File out of specification": "it is damaged inside, and no longer Parquet",
+    "ARROW:schema": "it is damaged inside, and no longer Parquet",
+    "out-of-spec": "it is damaged inside, and no longer Parquet",
+}
+#: Bytes that a text does not have: the control characters but tabs, line ends, form feeds and escapes.
+_BINARY: Final = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 Advance = Callable[[float], None]
 
 
@@ -49,7 +62,8 @@ class TableFile:
         self._schema: dict[str, pl.DataType] = {}
         if is_parquet(path):
             self._read = self._read_parquet
-            self._schema = dict(pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema())
+            with self._naming_file():
+                self._schema = dict(pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema())
         elif _begins_with(path, _ARROW_FILE, _ARROW_STREAM):
             self._read = self._read_arrow
             with self._naming_file():
@@ -74,6 +88,11 @@ class TableFile:
             if not self._is_by_line:
                 with self._naming_file():
                     names = _json_names(row for _, row in islice(self._values(lambda _: None), _ROWS))
+        elif found := _BINARY.search(head, 0, _FIRST_BYTES):
+            raise CorruptRecordError(
+                f"{path} is no table: it begins with {head[:16].decode('latin-1')!a}, and byte {found.start():,} is "
+                f"{found[0][0]}, which is in no text. CSV, TSV, JSON, Parquet and Arrow are read."
+            )
         else:
             self._read = self._read_text
             self._names = names = self._text_names(head.decode("utf-8", "replace").splitlines())
@@ -92,9 +111,10 @@ class TableFile:
     def _naming_file(self) -> Generator[None]:
         try:
             yield
-        except CorruptRecordError as error:
-            text = str(error)
-            raise CorruptRecordError(text if str(self.path) in text else f"{self.path}: {text}. {_REMEDY}") from error
+        except (CorruptRecordError, *_DAMAGED) as error:
+            text = next((mended for found, mended in _PLAIN.items() if found in str(error)), str(error).rstrip("."))
+            whole = text if str(self.path) in text else f"{self.path}: {text}. {_REMEDY}"
+            raise CorruptRecordError(whole) from error
 
     def _text_names(self, lines: list[str]) -> list[str]:
         comments = next((n for n, line in enumerate(lines) if not line.startswith("#")), None)
@@ -199,17 +219,15 @@ class TableFile:
                     rows.append(decoder.decode(bare))
                 except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                     raise CorruptRecordError(
-                        f"{self.path}, line {number:,}: {error}. {_REMEDY} A row is one JSON object on one line."
+                        f"{self.path}, line {number:,}: {refusal_of(bare) or error}. {_REMEDY} A row is one JSON "
+                        "object on one line."
                     ) from error
             number += n_lines
         return rows
 
     def _read_parquet(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
         rows = pl.scan_parquet(self.path, glob=False, hive_partitioning=False).select(columns)
-        try:
-            yield from rows.collect_batches(maintain_order=True)
-        except pl.exceptions.PolarsError as error:
-            raise CorruptRecordError(str(error).rstrip(".")) from error
+        yield from rows.collect_batches(maintain_order=True)
         advance(self.path.stat().st_size)
 
     def _read_arrow(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
