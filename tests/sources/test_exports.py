@@ -237,7 +237,7 @@ def test_every_format_of_scopus_gives_the_same_graph(tmp_path, write, references
 )
 def test_authors_are_counted_in_every_format(tmp_path, text, n_authors):
     (tmp_path / "export.any").write_text(text, "utf-8")
-    assert read_export(tmp_path / "export.any")["n_authors"].cast(pl.Int32).to_list() == [n_authors]
+    assert read_export(tmp_path / "export.any").rows["n_authors"].cast(pl.Int32).to_list() == [n_authors]
 
 
 def test_a_work_of_several_files_is_read_once(tmp_path, caplog):
