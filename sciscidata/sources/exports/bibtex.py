@@ -21,8 +21,9 @@ _MORE: Final = re.compile(r"\s*#")
 _REST: Final = re.compile(r"[\s,]*")
 _SIGN: Final = re.compile(r'\\\s*[^\w\s]|[{}"]')  # lines may break between a backslash and its sign
 _MARKS: Final = {
-    "'": "\u0301", '"': "\u0308", "`": "\u0300", "^": "\u0302", "~": "\u0303", "=": "\u0304", ".": "\u0307", "u": "\u0306",
-    "v": "\u030c", "H": "\u030b", "c": "\u0327", "d": "\u0323", "b": "\u0331", "k": "\u0328", "r": "\u030a",
+    "'": "\u0301", '"': "\u0308", "`": "\u0300", "^": "\u0302", "~": "\u0303", "=": "\u0304", ".": "\u0307",
+    "u": "\u0306", "v": "\u030c", "H": "\u030b", "c": "\u0327", "d": "\u0323", "b": "\u0331", "k": "\u0328",
+    "r": "\u030a",
 }  # fmt: skip
 _ACCENT: Final = re.compile(r"\\(?:(['\"`^~=.])|([uvHcdbkr])(?=[\s{]))\s*\{?\\?([A-Za-z])\}?")
 _WORDS: Final = {"textbackslash": "\\", "textless": "<", "textgreater": ">", "textasciitilde": "~"}

@@ -106,6 +106,7 @@ _WRAPPED: Final = re.compile(r"\s*\n\s*")
 _ENTITY: Final = re.compile(r"&(?:#\w+|\w+);")
 #: What parts authors where no line end or semicolon does: in BibTeX a word, in CSV of Scopus until 2023 a comma.
 _AUTHORS: Final = {"author": r"\s+and\s+", "Authors": r",\s+(?!(?:Jr|Sr|I+|IV)\b)"}
+_SEPARATED: Final = r'"?sep=.?"?[,;\t]*\n'  # what a spreadsheet may write into the first line
 _CELL: Final = 32_767  # signs that a cell of a spreadsheet holds at most
 _BINARY: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _HOW: Final = (
@@ -135,7 +136,7 @@ def read_export(path: Path) -> Export:
         (r"^PT [A-Z]\s*$", _tagged),
         (r"^TY {1,2}-", _ris),
         (rf"^\s*{ENTRY.pattern}", _bibtex),
-        (r"\A.*\b(?:UT|EID|Source title|Author full names)\b", _table),
+        (rf"\A(?:{_SEPARATED})?.*\b(?:UT|EID|Source title|Author full names)\b", _table),
     )
     starts = [(found.start(), read) for pattern, read in kinds if (found := re.search(pattern, head, re.M))]
     if text.strip() and not starts:
@@ -227,16 +228,14 @@ def _bibtex(text: str, path: Path) -> _Format:
 
 def _table(text: str, path: Path) -> _Format:
     """Read a table as the sites write it, or as a spreadsheet saved it again."""
-    text = re.sub(r'\A"?sep=.?"?[,;\t]*\n', "", text)
-    separator = max(",\t;", key=text.partition("\n")[0].count)
-    is_tabbed = separator == "\t"
+    head, _, rows = re.sub(rf"\A{_SEPARATED}", "", text).partition("\n")
+    separator = max(",\t;", key=head.count)
     try:
         table = pl.read_csv(
-            io.BytesIO(text.encode()),
+            io.BytesIO(f"{head}{separator}\n{rows}".encode()),  # rows of Web of Science end with one tab more
             separator=separator,
             infer_schema=False,
-            quote_char=None if is_tabbed else '"',
-            truncate_ragged_lines=is_tabbed,  # rows end with one tab more than the first
+            quote_char=None if separator == "\t" else '"',
         )
     except pl.exceptions.PolarsError as error:
         raise CorruptRecordError(
@@ -247,6 +246,12 @@ def _table(text: str, path: Path) -> _Format:
     plain = pl.all().str.slice(1).str.head(-1).str.replace_all('""', '"', literal=True)
     table = table.with_columns(pl.when(quoted).then(plain).otherwise(pl.all()).name.keep())
     table = table.rename(lambda name: name.strip().strip('"'))
+    *_, last = table.columns
+    if (more := table[last].filter((table[last] != "").fill_null(value=False))).len():
+        raise CorruptRecordError(
+            f"{path}: a row has a cell more than the header, {more[0][:40]!r}. Export it again; a program may have "
+            "changed it."
+        )
     if table.select(pl.any_horizontal(pl.all().str.len_chars() == _CELL).any()).item():
         raise CorruptRecordError(
             f"{path}: a spreadsheet cut a text after {_CELL:,} signs, so references are lost. Take the export itself."

@@ -17,7 +17,7 @@ _OF_WOS: Final = _AUTHOR + r"([12][0-9]{3})[a-z]?(?:,|\.?$)"
 _WOS_SOURCE: Final = _AUTHOR + r"[12][0-9]{3}[a-z]?,\s*(\pL[^,]*)"
 #: Scopus: authors, title (year) source, volume (issue), pp. first-last.
 #: Scopus since 2023: authors, title, source, volume, issue, pp. first-last, (year). Since 2025, "; " parts the authors.
-_YEAR: Final = (r"\(([12][0-9]{3})[a-z]?\)\s*\.?$", r"\(([12][0-9]{3})[a-z]?\)")
+_YEAR: Final = (r"(?:^|,)\s*\(([12][0-9]{3})[a-z]?\)\s*\.?$", r"\(([12][0-9]{3})[a-z]?\)")
 _PLACE: Final = r",\s*([A-Za-z]?[0-9]\w*)(?:\s*\([^)]*\)|,[^,]*)?,\s*pp?\.\s*([A-Za-z]*[0-9]+)"
 _SOURCE: Final = (r"\([0-9]{4}[a-z]?\)\s*(\pL[^,]*)", r",\s*(\pL[^,]*),\s*[A-Za-z]?[0-9]\w*(?:,[^,]*)?,\s*pp?\.")
 _TITLE: Final = (
@@ -36,8 +36,13 @@ _NAME: Final = rf"{_SURNAME}(?: {_SURNAME}){{0,4}}?,? {_INITIALS}(?:,? (?:Jr|Sr|
 _IS_NAME: Final = re.compile(rf"{_NAME}\s*$|[Ee]t al\.$")
 _BEGINS: Final = re.compile(rf"{_NAME}\s*(?:[,;]|$)(?!.*\bEds?\.$)")
 _PAGES_LAST: Final = re.compile(r"\bpp?\. \w+(?:-\w+)?$")
+_UNFINISHED: Final = re.compile(r"(?<!\.)\n")
 #: A line of Web of Science that goes on: behind a comma, or with a part that begins no reference.
-_GOES_ON: Final = re.compile(r"(?<=,)\s*\n\s*|\s*\n\s*(?=DOI\b|\[?10\.[0-9]{4}|[VP][0-9]+(?:,|\s*$)|ARTN )", re.M)
+_GOES_ON: Final = re.compile(
+    r"(?<=,)\s*\n\s*(?![^\n]*,\s*[12]\d{3}[a-z]?(?:,|\.?$)|\[Anonymous)|"
+    r"\s*\n\s*(?=DOI\b|\[?10\.[0-9]{4}|[VP][0-9]+(?:,|\s*$)|ARTN )",
+    re.M,
+)
 
 
 class Form(StrEnum):
@@ -58,18 +63,22 @@ class CitedReferences(NamedTuple):
 
 
 def split_references(text: str) -> CitedReferences:
-    """Split the cited references of one record, in the form of the site that most of them have.
+    """Split the cited references of one record. They have one form, that of most: a record was written at once.
 
     Example:
         >>> split_references("Poe E.A.; Noe N., Dams; an essay, Maps, 3, pp. 1-9, (2001); Maps, (1999)").texts
         ['Poe E.A., Noe N., Dams; an essay, Maps, 3, pp. 1-9, (2001)', 'Maps, (1999)']
     """
-    text, n_joined = _GOES_ON.subn(" ", text.strip()) if "\n" in text else (text.strip(), 0)
+    text, n_joined = text.strip(), 0
+    if text.endswith(".") and 2 * text.count(".\n") >= text.count("\n"):  # BibTeX ends each with a full stop
+        text, n_joined = _UNFINISHED.subn(" ", text)
+    if "\n" in text:
+        text, n_more = _GOES_ON.subn(" ", text)
+        n_joined += n_more
     pieces = [piece for part in text.split("\n" if "\n" in text else "; ") if (piece := part.strip())]
-    # A form is that of a record: each was written at once.
-    n_ends = sum(map(bool, map(_ENDS.search, pieces)))
-    n_years = sum(map(bool, map(_HAS_YEAR.search, pieces)))
-    n_wos = sum(map(bool, map(_IS_WOS.match, pieces)))
+    n_ends, n_years, n_wos = (
+        sum(map(bool, map(has, pieces[:99]))) for has in (_ENDS.search, _HAS_YEAR.search, _IS_WOS.match)
+    )
     form = Form.SCOPUS_2004 if n_years > 2 * n_ends else Form.SCOPUS_2023
     if n_wos > n_years or (n_wos == n_years and ("\n" in text or "[Anonymous]" in text)):
         form = Form.WOS
@@ -164,11 +173,14 @@ def _number_dois(rows: pl.DataFrame) -> pl.DataFrame:
     """Number the first DOI of each text, and any others: ``doi_number`` and ``other_dois``."""
     text = pl.col("text").str.replace_all(r",(?:\s*DOI)*\s*(10\.[0-9]{4,9}/)", " $1")
     dois = rows.select(at=pl.int_range(pl.len()), doi=text.str.extract_all(r"10\.[0-9]{4,9}(?:/|%2[Ff])\S+"))
-    doi = pl.col("doi").str.strip_chars_end(",;.\"'")
+    doi = pl.col("doi")
+    dois = dois.filter(doi.list.len() > 0).explode("doi").with_columns(doi.str.strip_chars_end(",;.\"'"))
     for opening, closing in ("[]", "()", "{}", "<>"):  # a bracket around the DOI, not in it
-        n_open, n_closed = (doi.str.count_matches(sign, literal=True) for sign in (opening, closing))
-        doi = pl.when(doi.str.ends_with(closing) & (n_open < n_closed)).then(doi.str.head(-1)).otherwise(doi)
-    dois = dois.filter(pl.col("doi").list.len() > 0).explode("doi").with_columns(bare_dois(doi))
+        is_around = doi.str.ends_with(closing) & (
+            doi.str.count_matches(opening, literal=True) < doi.str.count_matches(closing, literal=True)
+        )
+        dois = dois.with_columns(pl.when(is_around).then(doi.str.head(-1)).otherwise(doi).alias("doi"))
+    dois = dois.with_columns(bare_dois(doi))
     dois = dois.select("at", number=number_ids(dois["doi"])).drop_nulls().unique(maintain_order=True)
     listed = dois.group_by("at", maintain_order=True).agg("number")
     first, others = pl.col("number").list.first(), pl.col("number").list.slice(1)
