@@ -40,7 +40,7 @@ _UNFINISHED: Final = re.compile(r"(?<!\.)\n")
 #: A line of Web of Science that goes on: behind a comma, or with a part that begins no reference.
 _GOES_ON: Final = re.compile(
     r"(?<=,)\s*\n\s*(?![^\n]*,\s*[12]\d{3}[a-z]?(?:,|\.?$)|\[Anonymous)|"
-    r"\s*\n\s*(?=DOI\b|\[?10\.[0-9]{4}|[VP][0-9]+(?:,|\s*$)|ARTN )",
+    r"\s*\n\s*(?=DOI\b|\[?10\.[0-9.]+/|[VP][0-9]+(?:,|\s*$)|ARTN )",
     re.M,
 )
 
@@ -171,8 +171,8 @@ def number_references(references: pl.DataFrame) -> pl.DataFrame:
 
 def _number_dois(rows: pl.DataFrame) -> pl.DataFrame:
     """Number the first DOI of each text, and any others: ``doi_number`` and ``other_dois``."""
-    text = pl.col("text").str.replace_all(r",(?:\s*DOI)*\s*(10\.[0-9]{4,9}/)", " $1")
-    dois = rows.select(at=pl.int_range(pl.len()), doi=text.str.extract_all(r"10\.[0-9]{4,9}(?:/|%2[Ff])\S+"))
+    text = pl.col("text").str.replace_all(r",(?:\s*DOI)*\s*(10\.[0-9.]+/)", " $1")
+    dois = rows.select(at=pl.int_range(pl.len()), doi=text.str.extract_all(r"\b10\.[0-9.]+(?:/|%2[Ff])\S+"))
     doi = pl.col("doi")
     dois = dois.filter(doi.list.len() > 0).explode("doi").with_columns(doi.str.strip_chars_end(",;.\"'"))
     for opening, closing in ("[]", "()", "{}", "<>"):  # a bracket around the DOI, not in it
