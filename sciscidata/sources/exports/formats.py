@@ -100,8 +100,9 @@ ROLES: Final = pl.Schema(dict.fromkeys(_TAGS, pl.String()))
 #: Where each line is a value. Elsewhere a value goes on in the next line.
 _BY_LINE: Final = ("AU", "CA", "CR", "A1", "KW", "cited-references")
 _END: Final = re.compile(r"^ER(?: {1,2}-.*)?\s*$", re.M)
-_TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) (.*(?:\n[ \t]+.*)*)", re.M)
+_TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) (.*(?:\n(?![A-Z][A-Z0-9](?: |$)).*)*)", re.M)
 _RIS_TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) {1,2}- ?(.*(?:\n(?![A-Z][A-Z0-9] {1,2}-).*)*)", re.M)
+_QUOTED_LINE: Final = re.compile(r'^"((?:[A-Z][A-Z0-9] |   ).*)"$', re.M)  # as a spreadsheet writes it
 _WRAPPED: Final = re.compile(r"\s*\n\s*")
 _ENTITY: Final = re.compile(r"&(?:#\w+|\w+);")
 #: What parts authors where no line end or semicolon does: in BibTeX a word, in CSV of Scopus until 2023 a comma.
@@ -205,13 +206,14 @@ def _ris(text: str, path: Path) -> _Format:
 
 
 def _tagged_records(text: str, path: Path, start: str, tag: re.Pattern[str]) -> Iterator[Mapping[str, str]]:
+    text = _QUOTED_LINE.sub(lambda line: line[1].replace('""', '"'), text)
     *records, rest = _END.split(text)
     for record in [*records, rest]:
         fields: dict[str, str] = {}
         for name, value in tag.findall(record):
             if name == start and (start in fields or record is rest):
                 raise CorruptRecordError(f"{path} ends inside a record, or lacks an ER. Export it again.")
-            value = re.sub(r"\n[ \t]+", "\n", value).strip()
+            value = re.sub(r"\n[ \t]+", "\n", value.strip())
             if name == "N1" and value.startswith("References: "):  # Scopus has no tag for them
                 name, value = "References", value.removeprefix("References: ")
             fields[name] = f"{fields[name]}\n{value}" if name in fields else value

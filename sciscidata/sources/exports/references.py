@@ -17,9 +17,13 @@ _OF_WOS: Final = _AUTHOR + r"([12][0-9]{3})[a-z]?(?:,|\.?$)"
 _WOS_SOURCE: Final = _AUTHOR + r"[12][0-9]{3}[a-z]?,\s*(\pL[^,]*)"
 #: Scopus: authors, title (year) source, volume (issue), pp. first-last.
 #: Scopus since 2023: authors, title, source, volume, issue, pp. first-last, (year). Since 2025, "; " parts the authors.
-_YEAR: Final = (r"(?:^|,)\s*\(([12][0-9]{3})[a-z]?\)\s*\.?$", r"\(([12][0-9]{3})[a-z]?\)")
+_YEAR: Final = (
+    r"(?:^|,)\s*\(([12][0-9]{3})[a-z]?\)\s*\.?$",
+    r"^.*\(([12][0-9]{3})[a-z]?\)\s*\pL",  # the last one, for titles have years, too
+    r"\(([12][0-9]{3})[a-z]?\)",
+)
 _PLACE: Final = r",\s*([A-Za-z]?[0-9]\w*)(?:\s*\([^)]*\)|,[^,]*)?,\s*pp?\.\s*([A-Za-z]*[0-9]+)"
-_SOURCE: Final = (r"\([0-9]{4}[a-z]?\)\s*(\pL[^,]*)", r",\s*(\pL[^,]*),\s*[A-Za-z]?[0-9]\w*(?:,[^,]*)?,\s*pp?\.")
+_SOURCE: Final = (r"^.*\([0-9]{4}[a-z]?\)\s*(\pL[^,]*)", r",\s*(\pL[^,]*),\s*[A-Za-z]?[0-9]\w*(?:,[^,]*)?,\s*pp?\.")
 _TITLE: Final = (
     r"^(?:(?:[^,]+,\s+)?(?:[^,]*\s)?(?:\pL\.[- ]?)+,\s+)+(?:[Ee]t al\.,\s+)?(.+)",
     r"^(?:\pL[\pL'’-]*(?: \pL[\pL'’-]*){0,2} \p{Lu}{1,4}(?:-\p{Lu}+)?,\s+)+(?:[Ee]t al\.,\s+)?(.+)",
@@ -28,7 +32,7 @@ _TITLE: Final = (
 _NAME_LETTERS, _TITLE_LETTERS = 3, 25
 
 
-_IS_WOS, _ENDS, _HAS_YEAR = re.compile(_OF_WOS), re.compile(_YEAR[0]), re.compile(_YEAR[1])
+_IS_WOS, _ENDS, _HAS_YEAR = re.compile(_OF_WOS), re.compile(_YEAR[0]), re.compile(_YEAR[2])
 _PARTICLE: Final = "(?:[Vv][ao]n|[Dd](?:e[nrl]?|ella|[aiu]|os)|l[ae]|te[rn]|zu|bin|ibn|y|e)"
 _SURNAME: Final = rf"(?:{_PARTICLE}|(?:[a-z]{{1,2}}['’-])?(?![a-zß-öø-ÿ])[^\W\d_][\w'’-]*)"
 _INITIALS: Final = r"(?:(?:[^\W\d_]{1,3}\.[- ]?)+|[A-ZÀ-Þ]{1,4}(?:-[A-ZÀ-Þ]{1,2})?\b)"
