@@ -507,16 +507,8 @@ NAMES = [
     *(("Poe", "E.A."), ("van der Leeuw", "S."), ("Li", "X."), ("O'Brien", "K."), ("Müller-Lüdenscheidt", "J.-P.")),
     *(("Lo Bue", "E."), ("de la Cruz", "M."), ("Wu", "Y.Z.")),
 ]
-WORDS = [
-    "weirs",
-    "dams & locks",
-    "R&D",
-    "the {lower} river; a study",
-    "100% of rivers",
-    "a_b",
-    "lakes: old, and new",
-    "noé",
-]
+WORDS = ["weirs", "dams & locks", "R&D", "the {lower} river; a study", "100% of rivers", "a_b", "lakes: old, and new"]
+WORDS += ["noé", "dams; The end", "1984, and more"]
 
 
 @st.composite
@@ -525,11 +517,11 @@ def libraries(draw: st.DrawFn) -> list[dict[str, object]]:
     works: list[dict[str, object]] = []
     for number in range(draw(st.integers(3, 6))):
         doi = draw(st.sampled_from(["", f"10.1234/w_{number}", f"10.1641/0006-3568(2002)052[00{number}:PT]2.0.CO;2"]))
+        words = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3))
         works.append(
             {
                 "authors": draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)),
-                "title": f"Study {number} of "
-                + " and of ".join(draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3))),
+                "title": f"Study {number} of {' and of '.join(words)}{draw(st.sampled_from(['', ' (1914)']))}",
                 "year": 1990 + number,
                 "doi": doi,
                 "cites": draw(st.sets(st.integers(0, number - 1))) if number else set(),
@@ -539,10 +531,6 @@ def libraries(draw: st.DrawFn) -> list[dict[str, object]]:
         )
     works[-1]["cites"] = {0, *works[-1]["cites"]}  # type: ignore[misc]
     return works
-
-
-def short(name: tuple[str, str]) -> str:
-    return f"{name[0]} {name[1].replace('.', '')}"
 
 
 def wos_reference(work: dict, comma: str = " ") -> str:
