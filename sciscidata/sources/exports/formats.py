@@ -213,7 +213,7 @@ def _tagged_records(text: str, path: Path, start: str, tag: re.Pattern[str]) -> 
         for name, value in tag.findall(record):
             if name == start and (start in fields or record is rest):
                 raise CorruptRecordError(f"{path} ends inside a record, or lacks an ER. Export it again.")
-            value = re.sub(r"\n[ \t]+", "\n", value.strip())
+            value = re.sub(r"\n[ \t]+", "\n", value.strip()) if "\n" in value else value.strip()
             if name == "N1" and value.startswith("References: "):  # Scopus has no tag for them
                 name, value = "References", value.removeprefix("References: ")
             fields[name] = f"{fields[name]}\n{value}" if name in fields else value

@@ -43,8 +43,8 @@ _PAGES_LAST: Final = re.compile(r"\bpp?\. \w+(?:-\w+)?$")
 _UNFINISHED: Final = re.compile(r"(?<!\.)\n")
 #: A line of Web of Science that goes on: behind a comma, or with a part that begins no reference.
 _GOES_ON: Final = re.compile(
-    r"(?<=,)\s*\n\s*(?![^\n]*,\s*[12]\d{3}[a-z]?(?:,|\.?$)|\[Anonymous)|"
-    r"\s*\n\s*(?=DOI\b|\[?10\.[0-9.]+/|[VP][0-9]+(?:,|\s*$)|ARTN )",
+    r"(?<=,)\n\s*(?![^\n]*,\s*[12]\d{3}[a-z]?(?:,|\.?$)|\[Anonymous)|"
+    r"\n\s*(?=DOI\b|\[?10\.[0-9.]+/|[VP][0-9]+(?:,|\s*$)|ARTN )",
     re.M,
 )
 
@@ -81,7 +81,7 @@ def split_references(text: str) -> CitedReferences:
         n_joined += n_more
     pieces = [piece for part in text.split("\n" if "\n" in text else "; ") if (piece := part.strip())]
     n_ends, n_years, n_wos = (
-        sum(map(bool, map(has, pieces[:99]))) for has in (_ENDS.search, _HAS_YEAR.search, _IS_WOS.match)
+        sum(map(bool, map(has, pieces[:40]))) for has in (_ENDS.search, _HAS_YEAR.search, _IS_WOS.match)
     )
     form = Form.SCOPUS_2004 if n_years > 2 * n_ends else Form.SCOPUS_2023
     if n_wos > n_years or (n_wos == n_years and ("\n" in text or "[Anonymous]" in text)):
