@@ -1,96 +1,184 @@
-"""Read the files that Web of Science and Scopus export: tagged text, RIS, BibTeX, CSV and tab-delimited text.
+"""Read the files that Web of Science and Scopus export: tagged text, RIS, BibTeX and tables.
 
-A pattern per format reads them: rispy and bibtexparser know neither the cited references of Scopus nor all formats.
+rispy 0.10 was tried, too. It drops a record that was cut off, and one without an end, where an error is needed.
 """
 
 from __future__ import annotations
 
+import html
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError, SchemaMismatchError
+from sciscidata.sources.exports.bibtex import ENTRY, BibtexError, read_entries
 from sciscidata.storage.small_files import name_encoding
 
-#: The names of each role in all formats: tags of Web of Science and RIS, columns of Scopus, fields of BibTeX. The first
-#: that is there counts. Only SP means two things: in Web of Science, a sponsor.
-_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
-    "id": ("UT", "AN", "EID", "unique-id", "eid"),
-    "doi": ("DI", "DO", "DOI", "doi"),
-    "title": ("TI", "T1", "Title", "title"),
-    "abstract": ("AB", "N2", "Abstract", "abstract"),
-    "author": ("AU", "A1", "CA", "Authors", "author"),
-    "n_authors": ("Author(s) ID", "AU", "A1", "CA", "Authors", "author"),
-    "year": ("PY", "Y1", "EY", "Year", "year"),
-    "source_name": ("SO", "T2", "JO", "JF", "Source title", "journal", "booktitle"),
-    "volume": ("VL", "Volume", "volume"),
-    "page": ("BP", "AR", "SP", "C7", "Page start", "Art. No.", "pages", "article-number", "art_number"),
-    "work_type": ("DT", "M3", "Document Type", "type", "document_type"),
-    "language": ("LA", "Language of Original Document", "language"),
-    "cited_by_count": ("TC", "Cited by", "times-cited"),
-    "primary_field": ("WC", "web-of-science-categories", "research-areas"),
-    "concepts": ("DE", "KW", "Author Keywords", "author_keywords", "keywords"),
-    "references": ("CR", "References", "cited-references", "references"),
+_Names = Mapping[str, tuple[str, ...]]
+#: The names of each role in each format; the first with a value counts. One tag may mean two things: in RIS, Y1 is a
+#: year and SP a page; in Web of Science, a Portuguese title and a sponsor.
+_TAGS: Final[_Names] = {
+    "id": ("UT",),
+    "doi": ("DI",),
+    "title": ("TI",),
+    "abstract": ("AB",),
+    "author": ("AU", "CA"),
+    "n_authors": ("AU", "CA"),
+    "year": ("PY", "EY", "EA"),
+    "source_name": ("SO",),
+    "volume": ("VL",),
+    "page": ("BP", "AR"),
+    "work_type": ("DT",),
+    "language": ("LA",),
+    "cited_by_count": ("TC",),
+    "primary_field": ("WC",),
+    "concepts": ("DE",),
+    "references": ("CR",),
+    "n_references": ("NR",),
 }
-ROLES: Final = pl.Schema(dict.fromkeys(_NAMES, pl.String()))
-#: Where the references stand one on a line; elsewhere a semicolon and a blank part them.
-_BY_LINE: Final = ("CR", "cited-references")
-_END: Final = re.compile(r"^ER(?:  -.*)?\s*$", re.M)
-_TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) (.*(?:\n   .*)*)", re.M)
-_RIS_TAG: Final = re.compile(r"^([A-Z][A-Z0-9])  - ?(.*(?:\n(?![A-Z][A-Z0-9]  -).*)*)", re.M)
-_ENTRY: Final = re.compile(r"^\s*@(\w+)\s*\{\s*([^,\s]*)\s*,", re.M)
-_FIELD: Final = re.compile(r"^\s*([A-Za-z][\w-]*)\s*=\s*(?=[{\"\w])", re.M)
+_RIS: Final[_Names] = {
+    "id": ("AN",),
+    "doi": ("DO",),
+    "title": ("TI", "T1"),
+    "abstract": ("AB", "N2"),
+    "author": ("AU", "A1"),
+    "n_authors": ("AU", "A1"),
+    "year": ("PY", "Y1", "DA"),
+    "source_name": ("T2", "JO", "JF"),
+    "volume": ("VL",),
+    "page": ("SP", "AR", "C7"),
+    "work_type": ("M3",),
+    "language": ("LA",),
+    "concepts": ("KW",),
+    "references": ("References",),
+}
+_BIBTEX: Final[_Names] = {
+    "id": ("unique-id", "eid"),
+    "doi": ("doi",),
+    "title": ("title",),
+    "abstract": ("abstract",),
+    "author": ("author",),
+    "n_authors": ("author",),
+    "year": ("year", "date", "earlyaccessdate"),
+    "source_name": ("journal", "booktitle", "journaltitle"),
+    "volume": ("volume",),
+    "page": ("pages", "article-number", "art_number"),
+    "work_type": ("type", "document_type"),
+    "language": ("language",),
+    "cited_by_count": ("times-cited",),
+    "primary_field": ("web-of-science-categories", "research-areas"),
+    "concepts": ("author_keywords", "keywords"),
+    "references": ("cited-references", "references"),
+    "n_references": ("number-of-cited-references",),
+}
+#: Tables of Scopus, and the sheet of Web of Science.
+_COLUMNS: Final[_Names] = {
+    "id": ("EID", "UT (Unique WOS ID)"),
+    "doi": ("DOI",),
+    "title": ("Title", "Article Title"),
+    "abstract": ("Abstract",),
+    "author": ("Authors", "Group Authors"),
+    "n_authors": ("Author(s) ID", "Authors", "Group Authors"),
+    "year": ("Year", "Publication Year", "Early Access Date"),
+    "source_name": ("Source title", "Source Title"),
+    "volume": ("Volume",),
+    "page": ("Page start", "Start Page", "Art. No.", "Article Number"),
+    "work_type": ("Document Type",),
+    "language": ("Language of Original Document", "Language"),
+    "cited_by_count": ("Cited by", "Times Cited, WoS Core"),
+    "primary_field": ("WoS Categories",),
+    "concepts": ("Author Keywords",),
+    "references": ("References", "Cited References"),
+    "n_references": ("Cited Reference Count",),
+}
+ROLES: Final = pl.Schema(dict.fromkeys(_TAGS, pl.String()))
+#: Where each line is a value. Elsewhere a value goes on in the next line.
+_BY_LINE: Final = ("AU", "CA", "CR", "A1", "KW", "cited-references")
+_END: Final = re.compile(r"^ER(?: {1,2}-.*)?\s*$", re.M)
+_TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) (.*(?:\n(?![A-Z][A-Z0-9](?: |$)).*)*)", re.M)
+_RIS_TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) {1,2}- ?(.*(?:\n(?![A-Z][A-Z0-9] {1,2}-).*)*)", re.M)
+_QUOTED_LINE: Final = re.compile(r'^"((?:[A-Z][A-Z0-9] |   ).*)"$', re.M)  # as a spreadsheet writes it
+_WRAPPED: Final = re.compile(r"\s*\n\s*")
+_ENTITY: Final = re.compile(r"&(?:#\w+|\w+);")
 #: What parts authors where no line end or semicolon does: in BibTeX a word, in CSV of Scopus until 2023 a comma.
 _AUTHORS: Final = {"author": r"\s+and\s+", "Authors": r",\s+(?!(?:Jr|Sr|I+|IV)\b)"}
+_SEPARATED: Final = r'"?sep=.?"?[,;\t]*\n'  # what a spreadsheet may write into the first line
+_CELL: Final = 32_767  # signs that a cell of a spreadsheet holds at most
+_BINARY: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _HOW: Final = (
     "Export from Web of Science as plain text, tab-delimited text or BibTeX, or from Scopus as CSV, RIS or BibTeX. "
     "Other tables are read by TablesConfig.works."
 )
 
 
-def read_export(path: Path) -> pl.DataFrame:
-    """Read one file into rows of ROLES, all text; values of several lines keep their line ends."""
+class Export(NamedTuple):
+    """The records of a file, rows of ROLES, and the name of its format."""
+
+    format: str
+    rows: pl.DataFrame
+
+
+class _Format(NamedTuple):
+    name: str
+    names: _Names
+    records: Iterator[Mapping[str, str | None]]
+
+
+def read_export(path: Path) -> Export:
+    """Read one file into rows of ROLES, all text; a cited reference or author of each line keeps its line."""
     text = _read_text(path)
     head = text[:10_000]
-    kinds: tuple[tuple[str, Callable[[str, Path], Iterator[Mapping[str, str]]]], ...] = (
+    kinds: tuple[tuple[str, Callable[[str, Path], _Format]], ...] = (
         (r"^PT [A-Z]\s*$", _tagged),
-        (r"^TY  -", _ris),
-        (_ENTRY.pattern, _bibtex),
-        (r"\A.*\b(?:UT|EID|Source title|Author full names)\b", _table),
+        (r"^TY {1,2}-", _ris),
+        (rf"^\s*{ENTRY.pattern}", _bibtex),
+        (rf"\A(?:{_SEPARATED})?.*\b(?:UT|EID|Source title|Author full names)\b", _table),
     )
-    read = next((reader for pattern, reader in kinds if re.search(pattern, head, re.M)), None)
-    if text.strip() and read is None:
+    starts = [(found.start(), read) for pattern, read in kinds if (found := re.search(pattern, head, re.M))]
+    if text.strip() and not starts:
         raise SchemaMismatchError(
             f"{path} is no export of Web of Science or Scopus; it begins with {head.strip()[:60]!r}. {_HOW}"
         )
-    rows = [_row(record) for record in read(text, path)] if read else []
-    if not rows:
+    if not starts:
         raise EmptyInputError(f"{path} holds no record. {_HOW}")
-    return pl.DataFrame(rows, ROLES, orient="row")
+    form = min(starts, key=lambda start: start[0])[1](text, path)
+    records = [record for record in form.records if any(record.values())]
+    if not records:
+        raise EmptyInputError(f"{path} holds no record. {_HOW}")
+    keys = Counter(record.get("key") for record in records)
+    rows = [_row(record, form.names, keys[record.get("key")] == 1) for record in records]
+    return Export(form.name, pl.DataFrame(rows, ROLES, orient="row"))
 
 
 def _read_text(path: Path) -> str:
     content = path.read_bytes()
+    if content.startswith(_BINARY):
+        raise SchemaMismatchError(f"{path} is a workbook. Save its sheet as 'CSV UTF-8', or export again as text.")
     encoding = name_encoding(content[:256]).lower() or "utf-8-sig"
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
         raise CorruptRecordError(
-            f"{path} is no text in UTF-8 or UTF-16. Choose UTF-8 when you export, or convert it: iconv -t UTF-8."
+            f"{path} is no text in UTF-8 or UTF-16. Choose UTF-8 when you export ('CSV UTF-8' in a spreadsheet), or "
+            "convert it: iconv -t UTF-8."
         ) from error
-    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+    return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _row(record: Mapping[str, str]) -> list[str | None]:
-    values: dict[str, str | None] = {}
-    for role, names in _NAMES.items():
+def _row(record: Mapping[str, str | None], names_of: _Names, has_own_key: bool) -> list[str | None]:
+    values: dict[str, str | None] = dict.fromkeys(ROLES)
+    for role, names in names_of.items():
         name = next((name for name in names if record.get(name)), "")
         value = record.get(name)
-        if value and role in ("references", "concepts") and name not in _BY_LINE:
+        if value:
+            value = _ENTITY.sub(lambda sign: html.unescape(html.unescape(sign[0])), value)
+            value = value if name in _BY_LINE else _WRAPPED.sub(" ", value)
+        if value and role == "concepts":
             value = re.sub(r";\s+", "\n", value)
         if value and role == "n_authors":
             authors = re.split(";" if ";" in value else _AUTHORS.get(name, "\n"), value)
@@ -103,18 +191,29 @@ def _row(record: Mapping[str, str]) -> list[str | None]:
     if not values["id"]:
         eid = re.search(r"\beid=(2-s2\.0-[0-9]+)", record.get("UR") or record.get("url") or "")
         title = f"{values['title']} ({values['year']})" if values["title"] else None
-        values["id"] = eid[1] if eid else values["doi"] or record.get("key") or title
+        key = record.get("key") if has_own_key else None
+        values["id"] = eid[1] if eid else values["doi"] or key or title
     return [*values.values()]
 
 
-def _tagged(text: str, path: Path, start: str = "PT", tag: re.Pattern[str] = _TAG) -> Iterator[Mapping[str, str]]:
+def _tagged(text: str, path: Path) -> _Format:
+    return _Format("text of Web of Science", _TAGS, _tagged_records(text, path, "PT", _TAG))
+
+
+def _ris(text: str, path: Path) -> _Format:
+    text = re.sub(r"(?<=\S)(?=(?:AN|WE)  - )", "\n", text)  # Web of Science forgets the line end between them
+    return _Format("RIS", _RIS, _tagged_records(text, path, "TY", _RIS_TAG))
+
+
+def _tagged_records(text: str, path: Path, start: str, tag: re.Pattern[str]) -> Iterator[Mapping[str, str]]:
+    text = _QUOTED_LINE.sub(lambda line: line[1].replace('""', '"'), text)
     *records, rest = _END.split(text)
-    if re.search(f"^{start} ", rest, re.M):
-        raise CorruptRecordError(f"{path} ends inside a record. Export it again.")
-    for record in records:
+    for record in [*records, rest]:
         fields: dict[str, str] = {}
         for name, value in tag.findall(record):
-            value = value.replace("\n   ", "\n").strip()
+            if name == start and (start in fields or record is rest):
+                raise CorruptRecordError(f"{path} ends inside a record, or lacks an ER. Export it again.")
+            value = re.sub(r"\n[ \t]+", "\n", value.strip()) if "\n" in value else value.strip()
             if name == "N1" and value.startswith("References: "):  # Scopus has no tag for them
                 name, value = "References", value.removeprefix("References: ")
             fields[name] = f"{fields[name]}\n{value}" if name in fields else value
@@ -122,38 +221,50 @@ def _tagged(text: str, path: Path, start: str = "PT", tag: re.Pattern[str] = _TA
             yield fields
 
 
-def _ris(text: str, path: Path) -> Iterator[Mapping[str, str]]:
-    return _tagged(text, path, "TY", _RIS_TAG)
+def _bibtex(text: str, path: Path) -> _Format:
+    try:
+        return _Format("BibTeX", _BIBTEX, iter([*read_entries(text)]))
+    except BibtexError as error:
+        raise CorruptRecordError(f"{path}: {error}. Export it again, or mend its braces.") from error
 
 
-def _bibtex(text: str, _: Path) -> Iterator[Mapping[str, str]]:
-    parts = _ENTRY.split(text)[1:]
-    for kind, key, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        if kind.lower() in ("comment", "preamble", "string"):
-            continue
-        fields = _FIELD.split(body)[1:]
-        record = {
-            name.lower(): re.sub(r"[{}]|\\(?=[&%$#_{}])", "", value.strip().rstrip(',}" \n\t').lstrip('{"'))
-            for name, value in zip(fields[::2], fields[1::2], strict=True)
-        }
-        yield {"key": key} | record
-
-
-def _table(text: str, path: Path) -> Iterator[Mapping[str, str]]:
-    separator = max(",\t;", key=text.partition("\n")[0].count)
-    is_wos = separator == "\t"
+def _table(text: str, path: Path) -> _Format:
+    """Read a table as the sites write it, or as a spreadsheet saved it again."""
+    head, _, rows = re.sub(rf"\A{_SEPARATED}", "", text).partition("\n")
+    separator = max(",\t;", key=head.count)
     try:
         table = pl.read_csv(
-            io.BytesIO(text.encode()),
+            io.BytesIO(f"{head}{separator}\n{rows}".encode()),  # rows of Web of Science end with one tab more
             separator=separator,
             infer_schema=False,
-            quote_char=None if is_wos else '"',
-            truncate_ragged_lines=is_wos,  # rows end with one tab more than the first
+            quote_char=None if separator == "\t" else '"',
         )
     except pl.exceptions.PolarsError as error:
         raise CorruptRecordError(
             f"{path}: {str(error).splitlines()[0].rstrip('.')}. Export it again; a program may have changed it."
         ) from error
-    if is_wos and "CR" in table.columns:
-        table = table.with_columns(pl.col("CR").str.replace_all("; ", "\n"))
-    yield from table.iter_rows(named=True)
+    # A spreadsheet quotes cells of text between tabs, and doubles the quotes in them.
+    quoted = pl.all().str.contains(r'^"(?:[^"]|"")*"$')
+    plain = pl.all().str.slice(1).str.head(-1).str.replace_all('""', '"', literal=True)
+    table = table.with_columns(pl.when(quoted).then(plain).otherwise(pl.all()).name.keep())
+    table = table.rename(lambda name: name.strip().strip('"'))
+    *_, last = table.columns
+    if (more := table[last].filter((table[last] != "").fill_null(value=False))).len():
+        raise CorruptRecordError(
+            f"{path}: a row has a cell more than the header, {more[0][:40]!r}. Export it again; a program may have "
+            "changed it."
+        )
+    if table.select(pl.any_horizontal(pl.all().str.len_chars() == _CELL).any()).item():
+        raise CorruptRecordError(
+            f"{path}: a spreadsheet cut a text after {_CELL:,} signs, so references are lost. Take the export itself."
+        )
+    first = table.columns[0]
+    table = table.filter(pl.col(first).ne_missing(first))  # the header again, where files were put together
+    if first == "PT" and (strange := table["PT"].filter(table["PT"].str.len_chars() > 1)).len():
+        raise CorruptRecordError(
+            f"{path}: a row begins with {strange[0][:40]!r} where the type of a publication belongs. "
+            "Export it again; a program may have changed it."
+        )
+    has_tags, has_sheet = "UT" in table.columns, "UT (Unique WOS ID)" in table.columns
+    site = "Web of Science" if has_tags or has_sheet else "Scopus"
+    return _Format(f"table of {site}", _TAGS if has_tags else _COLUMNS, table.iter_rows(named=True))

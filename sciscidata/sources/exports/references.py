@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -10,17 +12,104 @@ from sciscidata.records.dois import bare_dois
 from sciscidata.records.ids import number_ids
 from sciscidata.schemas import CITATIONS
 
-_DOI: Final = r"(10\.[0-9]{4,9}/[^\s\],]+)"
-#: Web of Science: Author, year, source, Vvolume, Ppage, DOI ...
-_OF_WOS: Final = r"^[^,]+, ([0-9]{4})(?:,|$)"
+#: Web of Science: author, year, source, Vvolume, Ppage, DOI ... The author is up to four parts, or missing.
+_AUTHOR: Final = r"^((?:[^,]+,\s*){0,4}?)"
+_OF_WOS: Final = _AUTHOR + r"([12][0-9]{3})[a-z]?(?:,|\.?$)"
+_WOS_SOURCE: Final = _AUTHOR + r"[12][0-9]{3}[a-z]?,\s*(\pL[^,]*)"
 #: Scopus: authors, title (year) source, volume (issue), pp. first-last.
-#: Scopus since 2023: authors, title, source, volume, issue, pp. first-last, (year).
-_YEAR: Final = (r"\(([0-9]{4})[a-z]?\)\s*$", r"\(([0-9]{4})[a-z]?\)")
+#: Scopus since 2023: authors, title, source, volume, issue, pp. first-last, (year). Since 2025, "; " parts the authors.
+_YEAR: Final = (
+    r"(?:^|,)\s*\(([12][0-9]{3})[a-z]?\)\s*\.?$",
+    r"^.*\(([12][0-9]{3})[a-z]?\)\s*\pL",  # the last one, for titles have years, too
+    r"\(([12][0-9]{3})[a-z]?\)",
+)
 _PLACE: Final = r",\s*([A-Za-z]?[0-9]\w*)(?:\s*\([^)]*\)|,[^,]*)?,\s*pp?\.\s*([A-Za-z]*[0-9]+)"
-_SOURCE: Final = (r"\([0-9]{4}[a-z]?\)\s*(\pL)", r",\s*(\pL)[^,]*,\s*[A-Za-z]?[0-9]\w*(?:,[^,]*)?,\s*pp?\.")
-_TITLE: Final = r"^(?:(?:[^,]+,\s+)?(?:[^,]*\s)?(?:\pL\.[- ]?)+,\s+)+(?:[Ee]t al\.,\s+)?(.+)"
+_SOURCE: Final = (r"^.*\([0-9]{4}[a-z]?\)\s*(\pL[^,]*)", r",\s*(\pL[^,]*),\s*[A-Za-z]?[0-9]\w*(?:,[^,]*)?,\s*pp?\.")
+_TITLE: Final = (
+    r"^(?:(?:[^,]+,\s+)?(?:[^,]*\s)?(?:\pL\.[- ]?)+,\s+)+(?:[Ee]t al\.,\s+)?(.+)",
+    r"^(?:\pL[\pL'’-]*(?: \pL[\pL'’-]*){0,2} \p{Lu}{1,4}(?:-\p{Lu}+)?,\s+)+(?:[Ee]t al\.,\s+)?(.+)",
+)
 #: Letters that tell names and titles apart. "van der Leeuw S", "VANDERLEEUW SE" and "Van der Leeuw, S." begin alike.
 _NAME_LETTERS, _TITLE_LETTERS = 3, 25
+
+
+_IS_WOS, _ENDS, _HAS_YEAR = re.compile(_OF_WOS), re.compile(_YEAR[0]), re.compile(_YEAR[2])
+_PARTICLE: Final = "(?:[Vv][ao]n|[Dd](?:e[nrl]?|ella|[aiu]|os)|l[ae]|te[rn]|zu|bin|ibn|y|e)"
+_SURNAME: Final = rf"(?:{_PARTICLE}|(?:[a-z]{{1,2}}['’-])?(?![a-zß-öø-ÿ])[^\W\d_][\w'’-]*)"
+_INITIALS: Final = r"(?:(?:[^\W\d_]{1,3}\.[- ]?)+|[A-ZÀ-Þ]{1,4}(?:-[A-ZÀ-Þ]{1,2})?\b)"
+_NAME: Final = rf"{_SURNAME}(?: {_SURNAME}){{0,4}}?,? {_INITIALS}(?:,? (?:Jr|Sr|I{{2,3}}|IV)\b\.?)?"
+_IS_NAME: Final = re.compile(rf"{_NAME}\s*$|[Ee]t al\.$")
+_BEGINS: Final = re.compile(rf"{_NAME}\s*(?:[,;]|$)(?!.*\bEds?\.$)")
+_PAGES_LAST: Final = re.compile(r"\bpp?\. \w+(?:-\w+)?$")
+_UNFINISHED: Final = re.compile(r"(?<!\.)\n")
+#: A line of Web of Science that goes on: behind a comma, or with a part that begins no reference.
+_GOES_ON: Final = re.compile(
+    r"(?<=,)\n\s*(?![^\n]*,\s*[12]\d{3}[a-z]?(?:,|\.?$)|\[Anonymous)|"
+    r"\n\s*(?=DOI\b|\[?10\.[0-9.]+/|[VP][0-9]+(?:,|\s*$)|ARTN )",
+    re.M,
+)
+
+
+class Form(StrEnum):
+    """How a site writes cited references."""
+
+    WOS = "Web of Science"
+    SCOPUS_2004 = "Scopus until 2023"
+    SCOPUS_2023 = "Scopus since 2023"
+    SCOPUS_2025 = "Scopus since 2025"
+
+
+class CitedReferences(NamedTuple):
+    """The references of one record, their form, and how many pieces between separators were joined."""
+
+    form: Form
+    texts: list[str]
+    n_joined: int
+
+
+def split_references(text: str) -> CitedReferences:
+    """Split the cited references of one record. They have one form, that of most: a record was written at once.
+
+    Example:
+        >>> split_references("Poe E.A.; Noe N., Dams; an essay, Maps, 3, pp. 1-9, (2001); Maps, (1999)").texts
+        ['Poe E.A., Noe N., Dams; an essay, Maps, 3, pp. 1-9, (2001)', 'Maps, (1999)']
+    """
+    text, n_joined = text.strip(), 0
+    if text.endswith(".") and 2 * text.count(".\n") >= text.count("\n"):  # BibTeX ends each with a full stop
+        text, n_joined = _UNFINISHED.subn(" ", text)
+    if "\n" in text:
+        text, n_more = _GOES_ON.subn(" ", text)
+        n_joined += n_more
+    pieces = [piece for part in text.split("\n" if "\n" in text else "; ") if (piece := part.strip())]
+    n_ends, n_years, n_wos = (
+        sum(map(bool, map(has, pieces[:40]))) for has in (_ENDS.search, _HAS_YEAR.search, _IS_WOS.match)
+    )
+    form = Form.SCOPUS_2004 if n_years > 2 * n_ends else Form.SCOPUS_2023
+    if n_wos > n_years or (n_wos == n_years and ("\n" in text or "[Anonymous]" in text)):
+        form = Form.WOS
+    if "\n" in text or form == Form.WOS:
+        return CitedReferences(form, pieces, n_joined)
+    texts: list[str] = []
+    is_list, is_whole = False, True  # of what the last text has: only authors, and its year
+    for piece in pieces:
+        begins = _BEGINS.match(piece) is not None
+        if texts and not _is_new(piece, begins, is_whole, is_list, texts[-1], form):
+            texts[-1] += (", " if is_list else "; ") + piece
+            form = Form.SCOPUS_2025 if is_list and form == Form.SCOPUS_2023 else form
+        else:
+            texts.append(piece)
+            is_list, is_whole = True, False
+        is_list = is_list and (_IS_NAME.match(piece) is not None or "," not in piece)
+        is_whole = is_whole or bool((_HAS_YEAR if form == Form.SCOPUS_2004 else _ENDS).search(piece))
+    return CitedReferences(form, texts, len(pieces) - len(texts))
+
+
+def _is_new(piece: str, begins: bool, is_whole: bool, is_list: bool, before: str, form: Form) -> bool:
+    """Tell whether a piece behind "; " begins a reference, or goes on with the one before."""
+    goes_on = piece[:1].islower() and not begins and not piece.startswith("http")
+    if is_whole and not goes_on:
+        return form != Form.SCOPUS_2004 or begins or _HAS_YEAR.search(piece) is not None
+    return not is_list and (begins or (form != Form.SCOPUS_2004 and _PAGES_LAST.search(before) is not None))
 
 
 def _plain(text: pl.Expr, n_letters: int | None = None) -> pl.Expr:
@@ -51,52 +140,78 @@ def number_works(rows: pl.DataFrame) -> pl.DataFrame:
     return _numbers(rows, doi_number=bare_dois(pl.col("doi")), place_number=place, title_number=title)
 
 
-def number_references(texts: pl.Series) -> pl.DataFrame:
-    """Number what names references of one file: ``doi_number``; ``key_number``, of place or title; or ``text_number``.
+def number_references(references: pl.DataFrame) -> pl.DataFrame:
+    """Number what names references: ``doi_number``, ``other_dois``, ``key_number`` of place or title, ``text_number``.
+
+    The last is null where another names the work. Of ``references``, ``text`` and ``of_wos`` are read.
 
     Example:
         >>> work = {"author": "Noé, SJ", "year": "2001", "volume": "12", "page": "7", "source_name": "Maps"}
         >>> work |= {"doi": "10.1/A", "title": "Dams"}
         >>> place = number_works(pl.DataFrame(work))["place_number"].item()
-        >>> for reference in ("NOE S, 2001, MAPS, V12, P7", "Noé S.J., Of dams (2001) Maps, 12 (3), pp. 7-9"):
-        ...     print(number_references(pl.Series([reference]))["key_number"].item() == place)
+        >>> for reference in ("NOE, S, 2001, MAPS, V12, P7", "Noé S.J., Of dams (2001) Maps, 12 (3), pp. 7-9"):
+        ...     texts = pl.DataFrame({"text": [reference], "of_wos": ["V12" in reference]})
+        ...     print(number_references(texts)["key_number"].item() == place)
         True
         True
     """
-    text = pl.col("text")
-    of_wos = 2 * (texts.str.contains(_OF_WOS).sum() or 0) > len(texts)  # a file is of one database
+    text, of_wos = pl.col("text"), pl.col("of_wos")
 
-    def found(wos: str, *scopus: str, group: int = 1) -> pl.Expr:
-        patterns = [(wos, 1)] if of_wos else [(pattern, group) for pattern in scopus]
-        return pl.coalesce(*(text.str.extract(*pattern) for pattern in patterns))
+    def found(wos: str, *scopus: str, group: int = 1, of_scopus: int = 1) -> pl.Expr:
+        elsewhere = pl.coalesce(text.str.extract(pattern, of_scopus) for pattern in scopus)
+        return pl.when(of_wos).then(text.str.extract(wos, group)).otherwise(elsewhere)
 
-    page = found(r", (?:P|p|ARTN )([0-9]\w*|[A-Za-z]{1,2}[0-9]+)", _PLACE, group=2)
-    place = (found(r"^[^,]+, [0-9]{4}, (\w)", *_SOURCE), found(r", V([0-9][\w-]*)", _PLACE), page)
-    title = pl.lit(None, pl.String) if of_wos else found("", _TITLE)
-    keys = _keys(text.str.extract(r"^([^,]+)"), found(_OF_WOS, *_YEAR), place, title)
-    rows = texts.alias("text").to_frame()
-    numbers = _numbers(rows, doi_number=bare_dois(text.str.extract(_DOI)), key_number=pl.coalesce(keys))
+    page = found(r", (?:P|p|ARTN )([0-9]\w*|[A-Za-z]{1,2}[0-9]+)", _PLACE, of_scopus=2)
+    place = (found(_WOS_SOURCE, *_SOURCE, group=2), found(r", V([0-9][\w-]*)", _PLACE), page)
+    author = pl.when(of_wos).then(text.str.extract(_OF_WOS)).otherwise(text)
+    title = pl.when(~of_wos).then(pl.coalesce(text.str.extract(pattern) for pattern in _TITLE))
+    keys = _keys(pl.when(author != "").then(author), found(_OF_WOS, *_YEAR, group=2), place, title)
+    rows = references.select("text", "of_wos")
+    numbers = _number_dois(rows).hstack(_numbers(rows, key_number=pl.coalesce(keys)))
     # Few have neither, and whole texts take long.
-    rest = texts.set(numbers.select(pl.any_horizontal(pl.all().is_not_null())).to_series(), None)
+    is_named = numbers.select(pl.any_horizontal(pl.col("doi_number", "key_number").is_not_null())).to_series()
     whole = pl.concat_str(pl.lit("text:"), _plain(text))
-    return numbers.hstack(_numbers(rest.alias("text").to_frame(), text_number=whole))
+    return numbers.hstack(_numbers(rows["text"].set(is_named, None).to_frame(), text_number=whole))
+
+
+def _number_dois(rows: pl.DataFrame) -> pl.DataFrame:
+    """Number the first DOI of each text, and any others: ``doi_number`` and ``other_dois``."""
+    text = pl.col("text").str.replace_all(r",(?:\s*DOI)*\s*(10\.[0-9.]+/)", " $1")
+    dois = rows.select(at=pl.int_range(pl.len()), doi=text.str.extract_all(r"\b10\.[0-9.]+(?:/|%2[Ff])\S+"))
+    doi = pl.col("doi")
+    dois = dois.filter(doi.list.len() > 0).explode("doi").with_columns(doi.str.strip_chars_end(",;.\"'"))
+    for opening, closing in ("[]", "()", "{}", "<>"):  # a bracket around the DOI, not in it
+        is_around = doi.str.ends_with(closing) & (
+            doi.str.count_matches(opening, literal=True) < doi.str.count_matches(closing, literal=True)
+        )
+        dois = dois.with_columns(pl.when(is_around).then(doi.str.head(-1)).otherwise(doi).alias("doi"))
+    dois = dois.with_columns(bare_dois(doi))
+    dois = dois.select("at", number=number_ids(dois["doi"])).drop_nulls().unique(maintain_order=True)
+    listed = dois.group_by("at", maintain_order=True).agg("number")
+    first, others = pl.col("number").list.first(), pl.col("number").list.slice(1)
+    listed = listed.select(
+        "at", first.alias("doi_number"), pl.when(others.list.len() > 0).then(others).alias("other_dois")
+    )
+    return rows.select(at=pl.int_range(pl.len())).join(listed, "at", how="left", maintain_order="left").drop("at")
 
 
 def match_references(works: pl.DataFrame, references: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     """Make CITATIONS of references, each once, whether what they cite is one of ``works`` or not.
 
-    A reference is the work that has its DOI, else the only work that has its key. Any other gets its own number.
-    The counts say how well keys agree with DOIs.
+    A reference is the work that has its DOI, else another one of its DOIs, else the only work that has its key. Any
+    other gets its own number. The counts say how well keys agree with DOIs.
     """
-
-    def only(frame: pl.DataFrame, by: str, value: str, name: str) -> pl.DataFrame:
-        pairs = frame.select(by, pl.col(value).alias(name)).drop_nulls().unique()
-        return pairs.filter(~pl.col(by).is_duplicated())
-
     keys = pl.concat([works.select("work_id", key_number=name) for name in ("place_number", "title_number")])
-    rows = references.join(only(works, "doi_number", "work_id", "by_doi"), "doi_number", how="left")
-    rows = rows.join(only(keys, "key_number", "work_id", "by_key"), "key_number", how="left")
-    rows = rows.join(only(references, "key_number", "doi_number", "other_doi"), "key_number", how="left")
+    rows = references.join(_only(works, "doi_number", "work_id", "by_first"), "doi_number", how="left")
+    same = _same_dois(works, references)
+    rows, named = (
+        frame.join(same, "doi_number", how="left").with_columns(pl.coalesce("same", "doi_number").alias("doi_number"))
+        for frame in (rows, works)
+    )
+    rows = rows.join(_only(named, "doi_number", "work_id", "by_other"), "doi_number", how="left")
+    rows = rows.with_columns(by_doi=pl.coalesce("by_first", "by_other"))
+    rows = rows.join(_only(keys, "key_number", "work_id", "by_key"), "key_number", how="left")
+    rows = rows.join(_only(rows, "key_number", "doi_number", "other_doi"), "key_number", how="left")
     both = rows.join(works.rename({"work_id": "by_doi"}).drop("doi_number"), "by_doi").drop_nulls("key_number")
     counts = {
         "references": rows.height,
@@ -107,5 +222,38 @@ def match_references(works: pl.DataFrame, references: pl.DataFrame) -> tuple[pl.
             pl.any_horizontal(pl.col("place_number", "title_number") == pl.col("key_number"))
         ).height,
     }
-    named = pl.coalesce("by_doi", "by_key", "doi_number", "other_doi", "key_number", "text_number").alias("cited_id")
-    return rows.select("citing_id", named).drop_nulls().unique().sort(CITATIONS.names()), counts
+    cited = pl.coalesce("by_doi", "by_key", "doi_number", "other_doi", "key_number", "text_number").alias("cited_id")
+    return rows.select("citing_id", cited).drop_nulls().unique().sort(CITATIONS.names()), counts
+
+
+def _only(frame: pl.DataFrame, by: str, value: str, name: str) -> pl.DataFrame:
+    """Map each ``by`` that has one ``value`` only to that."""
+    pairs = frame.select(by, pl.col(value).alias(name)).drop_nulls().unique()
+    return pairs.filter(~pl.col(by).is_duplicated())
+
+
+def _same_dois(works: pl.DataFrame, references: pl.DataFrame) -> pl.DataFrame:
+    """Map DOIs that references list together to the least of them: ``doi_number`` to ``same``.
+
+    Web of Science also lists DOIs of other works by mistake. So one whose own key is another is left out.
+    """
+    listed = references.filter(pl.col("other_dois").is_not_null())
+    pairs = listed.select("doi_number", "key_number", other="other_dois").explode("other").unique()
+    alone = _only(references.filter(pl.col("other_dois").is_null()), "doi_number", "key_number", "own")
+    for name, known in {
+        "own": alone,
+        "place": _only(works, "doi_number", "place_number", "place"),
+    }.items():
+        pairs = pairs.join(known.rename({"doi_number": "other"}), "other", how="left")
+        pairs = pairs.filter((pl.col(name) == pl.col("key_number")).fill_null(value=True))
+    pairs = pairs.select("doi_number", "other")
+    pairs = pl.concat([pairs, pairs.select(doi_number="other", other="doi_number")]).unique()
+    same = pairs.select("doi_number", same="doi_number").unique()
+    while True:
+        near = pairs.join(same, left_on="other", right_on="doi_number").group_by("doi_number").agg(pl.col("same").min())
+        nearer = same.join(near, "doi_number", suffix="_near").select(
+            "doi_number", same=pl.min_horizontal("same", "same_near")
+        )
+        if nearer.sort("doi_number").equals(same.sort("doi_number")):
+            return nearer
+        same = nearer

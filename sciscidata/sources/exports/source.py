@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import polars as pl
@@ -18,7 +19,14 @@ from sciscidata.options.checks import Configuration, require_config
 from sciscidata.records.ids import ORIGINAL_ID, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.exports.formats import read_export
-from sciscidata.sources.exports.references import match_references, number_references, number_works
+from sciscidata.sources.exports.references import (
+    CitedReferences,
+    Form,
+    match_references,
+    number_references,
+    number_works,
+    split_references,
+)
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead, open_large
 from sciscidata.sources.parsed_once import make_once, read_batches
@@ -30,6 +38,8 @@ from sciscidata.terminal.progress import progress_bar
 logger = logging.getLogger(__name__)
 
 _ROWS: Final = 1 << 15
+#: A median number of references is implausible that is so many times the file's own, or larger than this.
+_TIMES, _MANY = 2, 200
 _EXAMPLE, _OPTION = "files=('savedrecs.txt',)", "ExportsConfig.files"
 _ROLES: Final = {name: name for name in ("id", "year", "venue", "title", "abstract")} | {"field": "primary_field"}
 _CODES: Final = {
@@ -108,18 +118,31 @@ def _read(files: list[Path], folder: Path) -> None:
     tally = Tally()
     parts: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     without: list[str] = []
+    read: list[dict[str, Any]] = []
     n_rows = 0
     with progress_bar("read exports", sum(file.stat().st_size for file in files), unit="bytes") as advance:
         for file in files:
-            rows = read_export(file).with_row_index("row", offset=n_rows)
+            name, export = printable_name(file), read_export(file)
+            rows = export.rows.with_row_index("row", offset=n_rows)
             n_rows += rows.height
             if rows["references"].null_count() == rows.height:
-                without.append(printable_name(file))
+                without.append(name)
             rows = rows.drop_nulls("id").with_columns(pl.col("year").str.extract(r"([0-9]{4})"))
-            cited = rows.select("row", text=pl.col("references").str.split("\n")).explode("text").drop_nulls("text")
-            cited = cited.with_columns(pl.col("text").str.strip_chars())
+            listed = rows.drop_nulls("references")
+            lists = [*map(split_references, listed["references"])]
+            read.append({"name": name, "format": export.format, "records": rows.height, **_describe(lists)})
+            logger.info("exports: %s", _say(read[-1]))
+            _warn_of_implausible(name, lists, listed["n_references"])
+            cited = pl.DataFrame(
+                {
+                    "row": listed["row"],
+                    "text": [one.texts for one in lists],
+                    "of_wos": [one.form == Form.WOS for one in lists],
+                },
+                {"row": rows.schema["row"], "text": pl.List(pl.String()), "of_wos": pl.Boolean()},
+            ).explode("text")
             works = pl.concat([rows.select("row"), _make_works(rows, tally), number_works(rows)], how="horizontal")
-            parts.append((works, cited.select("row").hstack(number_references(cited["text"]))))
+            parts.append((works, cited.select("row").hstack(number_references(cited))))
             advance(file.stat().st_size)
     if len(without) == len(files):
         raise SchemaMismatchError(
@@ -142,7 +165,41 @@ def _read(files: list[Path], folder: Path) -> None:
     citations.write_parquet(folder / "citations.parquet")
     facts = {"records": n_rows, "without_id": n_rows - named.height, "repeated": named.height - works.height}
     facts |= {"works": works.height, "citations": citations.height}
-    (folder / "counts.json").write_text(json.dumps(facts | counts | describe_gaps(tally)), "utf-8")
+    facts |= {"files": read, **counts, **describe_gaps(tally)}
+    (folder / "counts.json").write_text(json.dumps(facts), "utf-8")
+
+
+def _describe(lists: list[CitedReferences]) -> dict[str, Any]:
+    """Count the references of a file by form, and the pieces that were joined to make them."""
+    counts = Counter[str]()
+    for one in lists:
+        counts[one.form] += len(one.texts)
+    return {"references": dict(sorted(counts.items())), "joined": sum(one.n_joined for one in lists)}
+
+
+def _say(read: dict[str, Any]) -> str:
+    forms = "; ".join(f"{n:,} of the form '{form}'" for form, n in read["references"].items()) or "none"
+    joined = f", after joining {counted(read['joined'], 'piece')}" if read["joined"] else ""
+    return f"{read['name']} is {read['format']}, {counted(read['records'], 'record')}. References: {forms}{joined}"
+
+
+def _warn_of_implausible(name: str, lists: list[CitedReferences], stated: pl.Series) -> None:
+    """Warn if a file seems to have references of a form that is not known."""
+    lengths = pl.Series([len(one.texts) for one in lists], dtype=pl.Int64)
+    counts = stated.str.extract("([0-9]+)").cast(pl.Int64)
+    is_stated = (counts > 0).fill_null(value=False)
+    median, own = lengths.filter(is_stated).median(), counts.filter(is_stated).median()
+    if isinstance(median, float) and isinstance(own, float):
+        is_odd, than = not own / _TIMES <= median <= own * _TIMES, f"the file itself counts {own:g}"
+    else:
+        median = lengths.median()
+        is_odd, than = isinstance(median, float) and median > _MANY, f"more than {_MANY} are unusual"
+    if is_odd:
+        logger.warning(
+            "exports: records of %s have %g references each (median), where %s. They were read as '%s'. Look whether "
+            "works outside the files are references, and not parts of such",
+            name, median, than, Counter(one.form for one in lists).most_common(1)[0][0],
+        )  # fmt: skip
 
 
 def _make_works(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
