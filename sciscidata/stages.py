@@ -114,7 +114,7 @@ def write_cd_index(
     config: CDConfig | None = None,
     *,
     shard: str | None = None,
-    cache_dir: str | Path,
+    cache_dir: str | Path | None = None,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Path:
@@ -126,7 +126,7 @@ def write_cd_index(
         config: which convention; ``CDConfig()`` when None.
         shard: score one share of the works, for example ``"2/8"``: the second of eight with about as many references
             each. All works still count as citers. Shares do not overlap; together they are the whole.
-        cache_dir: for the graph, and for years of scores that a killed run has finished.
+        cache_dir: for the graph, and for years of scores that a killed run has finished; ``folder/cache`` when None.
         overwrite: replace another file of scores in ``out``. Any other file is never replaced.
         engine: who scores shares of the works, with ``cache_dir`` on a disk that all see; threads here when None.
 
@@ -136,7 +136,8 @@ def write_cd_index(
 
     Raises:
         InputNotFoundError, EmptyInputError: there is no corpus in ``folder``, or it holds no work.
-        ConfigError: before anything is read, if ``out`` is not named as Parquet, or ``shard`` is not like ``"2/8"``.
+        ConfigError: before anything is read, if ``folder`` is a frame, ``out`` is not named as Parquet, or ``shard`` is
+            not like ``"2/8"``.
         ReleaseExistsError: before anything is read, if ``out`` may not be replaced.
         StorageError: a file of the corpus is damaged, the disk is full, or ``out`` cannot be written.
 
@@ -151,6 +152,7 @@ def write_cd_index(
         ...     pl.read_parquet(file).height, read_score_facts(file)["stage"]
         (500, 'cd')
     """
+    cache_dir = _cache_of(folder, cache_dir, "compute_cd_index")
     config = checked_config(config, CDConfig)
     facts = state_facts("cd", folder, config.stated())
     number, n_shards = (1, 1) if shard is None else parse_shard(shard)
@@ -195,7 +197,7 @@ def write_null_cd_index(
     null: Null = "rewired",
     n_draws: NDraws = 100,
     seed: int = 0,
-    cache_dir: str | Path,
+    cache_dir: str | Path | None = None,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Path:
@@ -209,7 +211,7 @@ def write_null_cd_index(
             ("configuration").
         n_draws: rewired graphs.
         seed: of the draws.
-        cache_dir: for the graph.
+        cache_dir: as in ``write_cd_index``.
         overwrite: as in ``write_cd_index``.
         engine: who makes the draws, as in ``write_cd_index``. Draws that are done are then kept for the next run; each
             takes about 2 to 8 bytes a work of disk until the end.
@@ -217,6 +219,7 @@ def write_null_cd_index(
     Returns:
         ``out``: NULL_CD_INDEX, sorted by work_id. Its metadata name the corpus, the convention and the null model.
     """
+    cache_dir = _cache_of(folder, cache_dir, "indicators.compute_null_cd_index")
     config = checked_config(config, CDConfig)
     null_options: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed}
     check_draws(**null_options)
@@ -238,7 +241,7 @@ def write_atypicality(
     config: NoveltyConfig | None = None,
     *,
     background: str | Path | None = None,
-    cache_dir: str | Path,
+    cache_dir: str | Path | None = None,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Path:
@@ -271,6 +274,7 @@ def write_atypicality(
         ...     pl.read_parquet(file)["z_p10"].count() > 100
         True
     """
+    cache_dir = _cache_of(folder, cache_dir, "compute_atypicality")
     config = checked_config(config, NoveltyConfig)
     stated = describe_background(None if background is None else Path(background), config)
     facts = state_facts("novelty", folder, asdict(config)) | {"background": stated}
@@ -293,7 +297,7 @@ def write_cd_sweep(
     conventions: Conventions = ("default",),
     n_draws: NDraws | None = None,
     seed: int = 0,
-    cache_dir: str | Path,
+    cache_dir: str | Path | None = None,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Path:
@@ -308,7 +312,7 @@ def write_cd_sweep(
         conventions: names of ``CDConfig.compat``, and ``"default"`` for ``CDConfig()``.
         n_draws: rewired graphs of the null model for each window and convention. None: no null model.
         seed: of the draws.
-        cache_dir: for the graph, and what a killed run has finished.
+        cache_dir: as in ``write_cd_index``.
         overwrite: as in ``write_cd_index``.
         engine: who does the scoring and the draws, as in ``write_cd_index``.
 
@@ -318,6 +322,7 @@ def write_cd_sweep(
     """
     from sciscidata.plots.disruption import plot_cd_sweep
 
+    cache_dir = _cache_of(folder, cache_dir, "compute_cd_index")
     configs = _sweep_configs(windows, conventions)
     if n_draws is not None:
         check_draws("rewired", n_draws, seed)
@@ -340,6 +345,16 @@ def write_cd_sweep(
     with suppress(EmptyInputError):  # no work has an index
         plot_cd_sweep(pl.scan_parquet(file, glob=False), path=file.with_suffix(".png"))
     return file
+
+
+def _cache_of(folder: str | Path, cache_dir: str | Path | None, compute: str) -> Path:
+    """Return where to keep what the next run uses again; a ConfigError says what to call for frames."""
+    if not isinstance(folder, str | Path):
+        raise ConfigError(
+            f"folder is of type {type(folder).__name__}, needs the folder of a corpus on disk. Make one with ingest, or "
+            f"for frames call {compute}(works, citations)."
+        )
+    return Path(folder) / "cache" if cache_dir is None else Path(cache_dir)
 
 
 def _tasks_folder(cache_dir: str | Path, facts: Mapping[str, Any], out: str | Path) -> Path:
