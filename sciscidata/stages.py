@@ -24,7 +24,7 @@ from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_nulls
 from sciscidata.engines.engine import Engine
-from sciscidata.errors import ConfigError, EmptyInputError
+from sciscidata.errors import ConfigError, EmptyInputError, StorageError
 from sciscidata.graph.edges import count_edges, warn_of_edges, watch_scores
 from sciscidata.graph.graph import CitationGraph, Time, graph_folder
 from sciscidata.novelty.atypicality import cache_atypicality
@@ -39,7 +39,7 @@ from sciscidata.schemas import CD_SWEEP, Corpus
 from sciscidata.sources.opened import SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
 from sciscidata.storage import refuse_unwritable
-from sciscidata.storage.paths import remove_folder
+from sciscidata.storage.lock import own_work
 from sciscidata.storage.year_parts import by_work_id
 from sciscidata.terminal.progress import progress_bar
 
@@ -186,7 +186,12 @@ def _score_to_file(
     replace = out.exists()  # another result, or a damaged one
     scores = score(_open_graph(folder, cache_dir, time))
     rows = original_ids_beside(watch_scores(scores, facts["stage"]), scan_corpus(folder).works)
-    return write_scores(rows, out, facts, replace=replace)
+    try:
+        return write_scores(rows, out, facts, replace=replace)
+    except StorageError:  # of two runs at the same time, the first one counts
+        if not out.exists() or not is_done(out, facts, overwrite=True):
+            raise
+        return out
 
 
 def write_null_cd_index(
@@ -230,9 +235,8 @@ def write_null_cd_index(
         one = {"": replace(config, windows=())}
         return iter([score_nulls(graph, one, **null_options, engine=engine, home=home)["", ""].sort("work_id")])
 
-    file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
-    remove_folder(home)
-    return file
+    with own_work(home):
+        return _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
 
 
 def write_atypicality(
@@ -340,8 +344,8 @@ def write_cd_sweep(
         spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
         return (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
 
-    file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
-    remove_folder(home)
+    with own_work(home):
+        file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
     with suppress(EmptyInputError):  # no work has an index
         plot_cd_sweep(pl.scan_parquet(file, glob=False), path=file.with_suffix(".png"))
     return file
@@ -351,8 +355,8 @@ def _cache_of(folder: str | Path, cache_dir: str | Path | None, compute: str) ->
     """Return where to keep what the next run uses again; a ConfigError says what to call for frames."""
     if not isinstance(folder, str | Path):
         raise ConfigError(
-            f"folder is of type {type(folder).__name__}, needs the folder of a corpus on disk. Make one with ingest, or "
-            f"for frames call {compute}(works, citations)."
+            f"folder is of type {type(folder).__name__}, needs the folder of a corpus on disk. Make one with ingest, "
+            f"or for frames call {compute}(works, citations)."
         )
     return Path(folder) / "cache" if cache_dir is None else Path(cache_dir)
 
