@@ -24,7 +24,7 @@ from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_nulls
 from sciscidata.engines.engine import Engine
-from sciscidata.errors import ConfigError, EmptyInputError
+from sciscidata.errors import ConfigError, EmptyInputError, StorageError
 from sciscidata.graph.edges import count_edges, warn_of_edges, watch_scores
 from sciscidata.graph.graph import CitationGraph, Time, graph_folder
 from sciscidata.novelty.atypicality import cache_atypicality
@@ -39,7 +39,7 @@ from sciscidata.schemas import CD_SWEEP, Corpus
 from sciscidata.sources.opened import SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
 from sciscidata.storage import refuse_unwritable
-from sciscidata.storage.paths import remove_folder
+from sciscidata.storage.lock import own_work
 from sciscidata.storage.year_parts import by_work_id
 from sciscidata.terminal.progress import progress_bar
 
@@ -114,7 +114,7 @@ def write_cd_index(
     config: CDConfig | None = None,
     *,
     shard: str | None = None,
-    cache_dir: str | Path,
+    cache_dir: str | Path | None = None,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Path:
@@ -126,7 +126,7 @@ def write_cd_index(
         config: which convention; ``CDConfig()`` when None.
         shard: score one share of the works, for example ``"2/8"``: the second of eight with about as many references
             each. All works still count as citers. Shares do not overlap; together they are the whole.
-        cache_dir: for the graph, and for years of scores that a killed run has finished.
+        cache_dir: for the graph, and for years of scores that a killed run has finished; ``folder/cache`` when None.
         overwrite: replace another file of scores in ``out``. Any other file is never replaced.
         engine: who scores shares of the works, with ``cache_dir`` on a disk that all see; threads here when None.
 
@@ -136,7 +136,8 @@ def write_cd_index(
 
     Raises:
         InputNotFoundError, EmptyInputError: there is no corpus in ``folder``, or it holds no work.
-        ConfigError: before anything is read, if ``out`` is not named as Parquet, or ``shard`` is not like ``"2/8"``.
+        ConfigError: before anything is read, if ``folder`` is a frame, ``out`` is not named as Parquet, or ``shard`` is
+            not like ``"2/8"``.
         ReleaseExistsError: before anything is read, if ``out`` may not be replaced.
         StorageError: a file of the corpus is damaged, the disk is full, or ``out`` cannot be written.
 
@@ -151,6 +152,7 @@ def write_cd_index(
         ...     pl.read_parquet(file).height, read_score_facts(file)["stage"]
         (500, 'cd')
     """
+    cache_dir = _cache_of(folder, cache_dir, "compute_cd_index")
     config = checked_config(config, CDConfig)
     facts = state_facts("cd", folder, config.stated())
     number, n_shards = (1, 1) if shard is None else parse_shard(shard)
@@ -184,7 +186,12 @@ def _score_to_file(
     replace = out.exists()  # another result, or a damaged one
     scores = score(_open_graph(folder, cache_dir, time))
     rows = original_ids_beside(watch_scores(scores, facts["stage"]), scan_corpus(folder).works)
-    return write_scores(rows, out, facts, replace=replace)
+    try:
+        return write_scores(rows, out, facts, replace=replace)
+    except StorageError:  # of two runs at the same time, the first one counts
+        if not out.exists() or not is_done(out, facts, overwrite=True):
+            raise
+        return out
 
 
 def write_null_cd_index(
@@ -195,7 +202,7 @@ def write_null_cd_index(
     null: Null = "rewired",
     n_draws: NDraws = 100,
     seed: int = 0,
-    cache_dir: str | Path,
+    cache_dir: str | Path | None = None,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Path:
@@ -209,7 +216,7 @@ def write_null_cd_index(
             ("configuration").
         n_draws: rewired graphs.
         seed: of the draws.
-        cache_dir: for the graph.
+        cache_dir: as in ``write_cd_index``.
         overwrite: as in ``write_cd_index``.
         engine: who makes the draws, as in ``write_cd_index``. Draws that are done are then kept for the next run; each
             takes about 2 to 8 bytes a work of disk until the end.
@@ -217,6 +224,7 @@ def write_null_cd_index(
     Returns:
         ``out``: NULL_CD_INDEX, sorted by work_id. Its metadata name the corpus, the convention and the null model.
     """
+    cache_dir = _cache_of(folder, cache_dir, "indicators.compute_null_cd_index")
     config = checked_config(config, CDConfig)
     null_options: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed}
     check_draws(**null_options)
@@ -227,9 +235,8 @@ def write_null_cd_index(
         one = {"": replace(config, windows=())}
         return iter([score_nulls(graph, one, **null_options, engine=engine, home=home)["", ""].sort("work_id")])
 
-    file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
-    remove_folder(home)
-    return file
+    with own_work(home):
+        return _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
 
 
 def write_atypicality(
@@ -238,7 +245,7 @@ def write_atypicality(
     config: NoveltyConfig | None = None,
     *,
     background: str | Path | None = None,
-    cache_dir: str | Path,
+    cache_dir: str | Path | None = None,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Path:
@@ -271,6 +278,7 @@ def write_atypicality(
         ...     pl.read_parquet(file)["z_p10"].count() > 100
         True
     """
+    cache_dir = _cache_of(folder, cache_dir, "compute_atypicality")
     config = checked_config(config, NoveltyConfig)
     stated = describe_background(None if background is None else Path(background), config)
     facts = state_facts("novelty", folder, asdict(config)) | {"background": stated}
@@ -293,7 +301,7 @@ def write_cd_sweep(
     conventions: Conventions = ("default",),
     n_draws: NDraws | None = None,
     seed: int = 0,
-    cache_dir: str | Path,
+    cache_dir: str | Path | None = None,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Path:
@@ -308,7 +316,7 @@ def write_cd_sweep(
         conventions: names of ``CDConfig.compat``, and ``"default"`` for ``CDConfig()``.
         n_draws: rewired graphs of the null model for each window and convention. None: no null model.
         seed: of the draws.
-        cache_dir: for the graph, and what a killed run has finished.
+        cache_dir: as in ``write_cd_index``.
         overwrite: as in ``write_cd_index``.
         engine: who does the scoring and the draws, as in ``write_cd_index``.
 
@@ -319,6 +327,7 @@ def write_cd_sweep(
     from sciscidata.plots.disruption import plot_cd_sweep
     from sciscidata.plots.figure import check_picture
 
+    cache_dir = _cache_of(folder, cache_dir, "compute_cd_index")
     configs = _sweep_configs(windows, conventions)
     if n_draws is not None:
         check_draws("rewired", n_draws, seed)
@@ -338,11 +347,21 @@ def write_cd_sweep(
         spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
         return (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
 
-    file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
-    remove_folder(home)
+    with own_work(home):
+        file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
     with suppress(EmptyInputError):  # no work has an index
         plot_cd_sweep(pl.scan_parquet(file, glob=False), path=picture)
     return file
+
+
+def _cache_of(folder: str | Path, cache_dir: str | Path | None, compute: str) -> Path:
+    """Return where to keep what the next run uses again; a ConfigError says what to call for frames."""
+    if not isinstance(folder, str | Path):
+        raise ConfigError(
+            f"folder is of type {type(folder).__name__}, needs the folder of a corpus on disk. Make one with ingest, "
+            f"or for frames call {compute}(works, citations)."
+        )
+    return Path(folder) / "cache" if cache_dir is None else Path(cache_dir)
 
 
 def _tasks_folder(cache_dir: str | Path, facts: Mapping[str, Any], out: str | Path) -> Path:

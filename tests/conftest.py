@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +56,32 @@ def sciscinet_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sciscinet")
     make(folder, 3_000, n_bytes=300)
     return folder
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Give a function that mounts an empty disk of so many KiB, or lets it ``grow``; skip where none may mount."""
+    disk = tmp_path / "disk"
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    if mount is None or umount is None or os.name != "posix" or os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root")
+
+    def leave() -> None:
+        if disk.is_mount():  # lazily: files of it may still be mapped
+            subprocess.run([umount, "--lazy", str(disk)], check=True)
+
+    def of_size(kib: int, *, grow: bool = False) -> Path:
+        disk.mkdir(exist_ok=True)
+        if not grow:
+            leave()
+        how = ["-t", "tmpfs", "-o", f"{'remount,' * grow}size={kib}k", "tmpfs", str(disk)]
+        done = subprocess.run([mount, *how], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"cannot mount a small disk: {done.stderr.strip()}")
+        return disk
+
+    yield of_size
+    leave()
 
 
 @pytest.fixture

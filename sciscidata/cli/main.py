@@ -9,8 +9,9 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sciscidata.cli.commands import COMMANDS, Command, list_options, make_parser
 from sciscidata.errors import MemoryLimitError, SciSciDataError
@@ -42,7 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     collect_garbage_rarely()
     try:
         check_limits()
-        return end_well(_run, sys.argv[1:])
+        status = end_well(_run, sys.argv[1:])
+        if status:
+            _leave(status)
+        return status
     except MemoryLimitError as error:
         tell(f"error: {error}")
         return 1
@@ -56,8 +60,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = COMMANDS.get((sys.argv[1:2] or [""])[0])
         show_cursor()
         tell(f"interrupted: {'the same command goes on' if command and command.goes_on else 'nothing was released'}")
-        # Now: the interpreter's own end would wait for, or break off inside, threads that are still at work.
-        os._exit(130)
+        _leave(130)
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process now. Its queries may have left threads of Polars at work.
+
+    The interpreter's own end would wait for them, or abort (status 134) where one of them runs Python.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(status)
 
 
 def build_main() -> int:

@@ -32,6 +32,7 @@ from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.storage import BLANK_SEAL, cached_folder, hash_file, is_sealed_text, path_inside, real_path, refuse_link
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
+from sciscidata.storage.paths import refuse_undecodable
 from sciscidata.storage.small_files import read_whole
 
 #: Raised by one whenever the same corpus gives other files. 1 had no checksums of pages and row groups, and no seal;
@@ -95,8 +96,8 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
         ConfigError: when called; there is no such part.
         InputNotFoundError: when called; there is no corpus, or it is not finished.
         UnsafeNameError: when called; the report names a file that cannot belong to a corpus.
-        StorageError: when called; the report is damaged, a file is missing or has another size, or ``removed.parquet``
-            another content. At collect; a file is damaged, and the message names it.
+        StorageError: when called; ``out`` is not UTF-8, the report is damaged, a file is missing or has another size,
+            or ``removed.parquet`` another content. At collect; a file is damaged, and the message names it.
 
     Example:
         >>> scan_corpus("no/such/folder")
@@ -106,6 +107,7 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
         `sciscidata ingest`, or check the path.
     """
     out = Path(out)
+    refuse_undecodable(out)
     report, digest = read_report(out)
     parts: list[dict[str, Any]] = report.pop("parts")
     stems: dict[str, list[str]] = {name: [] for name in TABLES}

@@ -115,7 +115,8 @@ def refuse_foreign(out: Path) -> None:
         return
     try:
         entries = list_visible(out.iterdir()) if out.is_dir() else []
-        empty = {name for name in (*TABLES, RECEIPTS) if (out / name).is_dir() and not any((out / name).iterdir())}
+        folders = [out / name for name in (*TABLES, RECEIPTS) if (out / name).is_dir()]
+        empty = {folder.name for folder in folders if not list_visible(folder.iterdir())}
     except OSError as error:
         raise storage_error(error, out) from error
     foreign = [path for path in entries if path.name not in {*empty, "cache"}]

@@ -75,7 +75,8 @@ def compute_expected_cd_index(
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir)
-        dated = pl.DataFrame(expect(graph, window_years), schema=["null_mean", "null_std"], nan_to_null=True)
+        mean, std = expect(graph, window_years)
+        dated = pl.DataFrame({"null_mean": mean, "null_std": std}, nan_to_null=True)
         moments = pl.concat([dated, dated.clear(graph.n_known - graph.n_dated)])
         scores = score_graph(graph, config).select("work_id", "cd_index").hstack(moments)
         z = pl.when(pl.col("null_std") > 0).then((pl.col("cd_index") - pl.col("null_mean")) / pl.col("null_std"))

@@ -32,8 +32,8 @@ from sciscidata.options.checks import check_threads, checked_config, is_whole
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, require_columns
 from sciscidata.storage import cached_folder
+from sciscidata.storage.lock import own_work
 from sciscidata.storage.parquet import write_parquet
-from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import part_path, write_part
 from sciscidata.terminal.progress import Advance, progress_bar
 
@@ -168,9 +168,8 @@ def cache_cd_index(
     key = content_hash(graph, _FORMAT_VERSION, config.stated(), share)
     folder = Path(cache_dir) / f"cd-{key}"
     tasks = folder.with_name(f"{folder.name}.tasks").absolute()
-    made = cached_folder(folder, make, resume=True)
-    remove_folder(tasks)
-    return made
+    with own_work(tasks):
+        return cached_folder(folder, make, resume=True)
 
 
 def _score_shares(

@@ -6,7 +6,7 @@ import importlib
 import logging
 import secrets
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -38,9 +38,23 @@ def connect(config: EngineConfig) -> Generator[Runner]:
         raise ConfigError(
             f"no Dask scheduler answers at {where}. Check the address, and that `dask scheduler` runs there."
         ) from error
-    with client:
+    with _silent(), client:
         _check_workers(client, where)
         yield lambda tasks, advance, _: _run(client, tasks, advance)
+
+
+@contextmanager
+def _silent() -> Generator[None]:
+    """Keep the client from logging tracebacks of a scheduler that was lost: the error of a task says it."""
+    loggers = [logging.getLogger(f"distributed.{name}") for name in ("client", "utils")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _check_workers(client: Any, where: str) -> None:  # noqa: ANN401
@@ -72,6 +86,18 @@ def _do(encoded: bytes) -> bytes:
     return msgspec.json.encode(run_task(msgspec.json.decode(encoded, type=Task)))
 
 
+def _outcome_of(future: Any, task: Task) -> Outcome:  # noqa: ANN401
+    why = "could not be done: the Dask scheduler has ended, or cannot be reached any more. "
+    remedy = "Start it and its workers again, and run the same command"
+    if future.status == "finished":
+        with suppress(OSError):  # the result is fetched now, by way of the scheduler
+            return msgspec.json.decode(future.result(), type=Outcome)
+    elif future.status == "error":
+        why = f"could not be done on the Dask cluster: {future.exception()}. If workers died, give "
+        remedy = "them more memory or each task fewer works, and run again"
+    return Outcome(error="StorageError", message=f"{task.name} {why}{remedy}: what is finished is kept.")
+
+
 def _run(client: Any, tasks: Sequence[Task], advance: Advance) -> Generator[tuple[Task, Outcome]]:  # noqa: ANN401
     from distributed import as_completed
 
@@ -82,14 +108,7 @@ def _run(client: Any, tasks: Sequence[Task], advance: Advance) -> Generator[tupl
     try:
         for future in as_completed(futures, loop=client.loop):
             task = futures[future]
-            if future.status == "finished":
-                outcome = msgspec.json.decode(future.result(), type=Outcome)
-            else:
-                msg = (
-                    f"{task.name} could not be done on the Dask cluster: {future.exception()}. If workers died, give "
-                    "them more memory or each task fewer works, and run again: what is finished is kept."
-                )
-                outcome = Outcome(error="StorageError", message=msg)
+            outcome = _outcome_of(future, task)
             advance(task.cost)
             future.release()
             yield task, outcome

@@ -33,8 +33,8 @@ from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import ATYPICALITY, require_columns
 from sciscidata.storage import cached_folder, hash_file
+from sciscidata.storage.lock import own_work
 from sciscidata.storage.parquet import read_parquet, write_parquet
-from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.spill import RowSpool
 from sciscidata.storage.year_parts import part_path, write_part
 from sciscidata.terminal.progress import Advance
@@ -206,9 +206,8 @@ def cache_atypicality(
 
     folder = Path(cache_dir) / f"novelty-{content_hash(graph, *key_parts)}"
     tasks = folder.with_name(f"{folder.name}.tasks").absolute()
-    made = cached_folder(folder, make, resume=True)
-    remove_folder(tasks)
-    return made
+    with own_work(tasks):
+        return cached_folder(folder, make, resume=True)
 
 
 def _take_years(scorer: YearScorer, engine: Engine, home: Path, folder: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -34,8 +34,8 @@ from sciscidata.novelty.year_tasks import take_years
 from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, refuse_special, seal, storage_error
+from sciscidata.storage.lock import own_work
 from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP, read_parquet, write_parquet
-from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json
 from sciscidata.terminal.progress import Advance, progress_bar
 
@@ -198,6 +198,7 @@ def write_null_model(
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []
     with (
+        own_work(home) if home is not None else nullcontext(),
         atomic_file(path, overwrite=overwrite, recheck=partial(check_replaceable, path, overwrite=overwrite)) as file,
         pq.ParquetWriter(file, schema, **CHECKED) as writer,
         closing(found),
@@ -210,8 +211,6 @@ def write_null_model(
         writer.add_key_value_metadata({METADATA_KEY: json.dumps({**facts, **BLANK_SEAL})})
         writer.close()
         seal(file)
-    if home is not None:
-        remove_folder(home)
     return path
 
 
@@ -276,7 +275,8 @@ def _by_threads(corpus: _YearPairs, years: list[int], n_threads: int) -> _YearFo
 def _by_tasks(corpus: _YearPairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
     config = {"config": asdict(corpus.config)}
     done = take_years(engine, home, corpus.graph, years, save_one_year, config, corpus.arrays(), what="venue pairs")
-    return ((counts, read_parquet(path).rechunk()) for _, path, counts in done)  # pages end where chunks do
+    for _, path, counts in done:
+        yield counts, read_parquet(path).rechunk()  # pages end where chunks do
 
 
 @lru_cache(maxsize=1)

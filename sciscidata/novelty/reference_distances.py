@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Annotated
 
 import msgspec
@@ -114,9 +115,10 @@ def _score(
     scores = np.full((n_refs.size, 1 + len(percentiles)), np.nan)
     offsets = np.concatenate([[0], np.cumsum(n_refs)])
     by_size = np.argsort(n_refs, kind="stable")
-    sizes, firsts = np.unique(n_refs[by_size], return_index=True)
+    sizes, starts = np.unique(n_refs[by_size], return_index=True)
     with progress_bar("distances of references", float(refs.size), unit="references") as advance:
-        for size, works in zip(sizes.tolist(), np.split(by_size, firsts[1:]), strict=True):
+        for size, (start, end) in zip(sizes.tolist(), pairwise([*starts.tolist(), n_refs.size]), strict=True):
+            works = by_size[start:end]
             if size >= 2 and (most is None or size <= most):
                 n_at_once = max(1, _NUMBERS_AT_ONCE // (size * max(size, matrix.shape[1])))
                 for first in range(0, works.size, n_at_once):

@@ -62,6 +62,7 @@ def measure_by(
         seven.
 
     Raises:
+        ConfigError: ``by`` is ``x``, or one of them is called like a column of the result.
         SchemaMismatchError: a column is missing, or ``y`` is not of numbers.
 
     Source:
@@ -83,6 +84,10 @@ def read_groups(frame: AnyFrame, keys: list[str], y: str, stat: Stat, stage: str
     """Read the groups, ``_value`` and ``_work`` of each row."""
     if stat not in get_args(Stat):
         raise ConfigError(f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}")
+    if taken := {"n", *MEASURED} & {*keys}:
+        raise ConfigError(f"{stage}: the result has a column {min(taken)!r} of its own. Rename yours before.")
+    if len(keys) > len({*keys}):
+        raise ConfigError(f"by is {keys[0]!r}, and so is x. Leave it out, or name another column of groups.")
     frame = to_lazy(frame, "the frame", stage)
     work = pl.col("work_id").rank("dense") if "work_id" in frame.collect_schema() else pl.int_range(pl.len())
     work = work.cast(pl.Int64).fill_null(-1).alias("_work")
@@ -224,7 +229,7 @@ def refuse_nothing(frame: AnyFrame, columns: Sequence[str], stage: str) -> NoRet
     """Say which columns leave nothing to draw; a label stands for its column."""
     rows = to_lazy(frame, "the frame", stage)
     schema = rows.collect_schema()
-    names = [name if name in schema else find_label_column(name, rows) for name in columns if name]
+    names = [*dict.fromkeys(name if name in schema else find_label_column(name, rows) for name in columns if name)]
     known = rows.select(pl.col(names)).with_columns(selectors.float().fill_nan(None))
     n, *counts = known.select(pl.len().alias("_n"), pl.all().count()).collect(engine="streaming").row(0)
     empty = [name for name, count in zip(names, counts, strict=True) if not count]

@@ -114,18 +114,27 @@ def atomic_file(
 def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
     """Give a hidden path that gets its name when the block ends well. Only one run may write it.
 
-    What a killed run left there is removed first. A link at ``target`` is replaced, never followed. ``lasting`` flushes
-    to the disk.
+    When the block fails, it is removed; what a killed run left there is removed first. A link at ``target`` is
+    replaced, never followed. ``lasting`` flushes to the disk.
     """
     if not target.is_symlink():
         refuse_special(target)
     unfinished = target.with_name(f".{target.name}.tmp")
-    remove_folder(unfinished)
-    unfinished.unlink(missing_ok=True)
-    yield unfinished
-    if lasting:
-        flush_tree(unfinished)
-    unfinished.replace(target)
+    _remove(unfinished)
+    try:
+        yield unfinished
+        if lasting:
+            flush_tree(unfinished)
+        unfinished.replace(target)
+    except BaseException:
+        with suppress(OSError):  # the failure itself says more
+            _remove(unfinished)
+        raise
+
+
+def _remove(path: Path) -> None:
+    remove_folder(path)
+    path.unlink(missing_ok=True)
 
 
 @contextmanager

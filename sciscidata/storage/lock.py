@@ -10,14 +10,18 @@ disk without locks it leaves a marker file behind that ends no wait but by hand.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from sciscidata.storage.paths import remove_folder
+
+logger = logging.getLogger(__name__)
 _PATIENCE_S: Final = 5.0
 
 
@@ -46,6 +50,39 @@ def hold_folder(folder: Path, refusal: Exception) -> Generator[None]:
         if not is_ours:
             raise refusal
         yield
+
+
+@contextmanager
+def own_work(folder: Path) -> Generator[None]:
+    """Keep the unfinished work in a folder for this run until the block ends; another run of the same waits.
+
+    When the block ends well, the folder is removed. What a failed or killed run leaves there serves the next one. On a
+    disk without locks no run waits.
+    """
+    with ExitStack() as stack:
+        if sys.platform != "win32":  # a folder cannot be opened there
+            with suppress(OSError):
+                _wait_for(folder, stack)
+        yield
+        remove_folder(folder)
+
+
+def _wait_for(folder: Path, stack: ExitStack) -> None:
+    from filelock import lock_descriptor
+
+    is_told = False
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, descriptor)
+        while not lock_descriptor(descriptor, blocking=False):
+            if not is_told:
+                logger.info("another run is at work on the same; this one waits, and uses what it has made")
+                is_told = True
+            time.sleep(0.05)
+        with suppress(FileNotFoundError):  # the other run has removed it
+            if os.path.samestat(os.fstat(descriptor), folder.stat()):
+                return
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -12,6 +14,7 @@ from typing import Final
 from sciscidata.errors import StorageError, UnsafeNameError
 
 _LONGEST_SHOWN: Final = 80
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def path_inside(folder: Path, name: object, *, stated_by: object) -> Path:
@@ -51,6 +54,20 @@ def refuse_link(path: Path) -> None:
         raise StorageError(
             f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
         )
+
+
+def refuse_undecodable(path: str | Path) -> None:
+    """Raise a StorageError for a path that Polars cannot read: Python keeps bytes that are no text as surrogates."""
+    if _SURROGATE.search(str(path)):
+        raise StorageError(about_undecodable(path))
+
+
+def about_undecodable(name: object) -> str:
+    """Say what to do about a name that is no text."""
+    return (
+        f"{str(name)!r} has bytes that are no {sys.getfilesystemencoding()}, and Polars reads names in UTF-8 only. "
+        "Rename it, or if the name is UTF-8, export PYTHONUTF8=1."
+    )
 
 
 def expand_home(name: str) -> str:

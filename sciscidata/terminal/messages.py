@@ -158,10 +158,9 @@ def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
     except UnicodeEncodeError as error:  # Python keeps bytes that it cannot decode as surrogates
         if not _SURROGATE.search(error.object):
             raise
-        tell(
-            f"error: {error.object!r} has bytes that are no {sys.getfilesystemencoding()}, and Polars reads names in "
-            "UTF-8 only. Rename it, or if the name is UTF-8, export PYTHONUTF8=1."
-        )
+        from sciscidata.storage.paths import about_undecodable
+
+        tell(f"error: {about_undecodable(error.object)}")
         return 1
     except BrokenPipeError as error:  # the reader of output that is not buffered has gone, as `head` does
         discard(sys.stdout)

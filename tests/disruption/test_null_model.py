@@ -264,3 +264,22 @@ def test_a_graph_without_citations_or_years_has_no_null():
     for years, edges in (({1: 2000, 2: 2001}, []), ({1: None, 2: None}, [(2, 1)])):
         found = compute_null_cd_index(*frames(years, edges), n_draws=2).collect()
         assert found["null_mean"].null_count() == 2
+
+
+def test_expected_values_are_null_where_no_work_has_a_year():
+    works = pl.DataFrame({"work_id": [1, 2], "publication_year": [None, None]}, schema_overrides={"work_id": pl.Int64})
+    expected = compute_expected_cd_index(works, pl.DataFrame({"citing_id": [2], "cited_id": [1]})).collect()
+    assert expected.sort("work_id").rows() == [(1, None, None, None, None), (2, None, None, None, None)]
+
+
+def test_expected_values_of_two_dated_works_do_not_change_with_a_third_far_away():
+    years = {1: 2000, 2: 2001, 4: 2090}
+    citations = pl.DataFrame({"citing_id": [1, 2, 2], "cited_id": [3, 1, 3]})
+    few, more = (
+        compute_expected_cd_index(
+            pl.DataFrame({"work_id": ids, "publication_year": [years[one] for one in ids]}), citations
+        ).collect().filter(work_id=1)
+        for ids in ([1, 2], [1, 2, 4])
+    )  # fmt: skip
+    assert few["null_std"].null_count() == 0
+    assert few.equals(more)

@@ -144,7 +144,7 @@ def test_two_processes_give_the_same_bytes_with_the_graph_copied_to_their_disk(w
 
 @contextmanager
 def dask_cluster(home: Path):
-    """A scheduler and workers on this machine, each a process; give the address, and how to start and kill a worker."""
+    """A scheduler and workers on this machine, each a process; give its file, how to start a worker, and itself."""
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "POLARS_MAX_THREADS": "1"}
     running: list[subprocess.Popen] = []
 
@@ -157,14 +157,15 @@ def dask_cluster(home: Path):
         log.close()
         return process
 
-    start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", "scheduler.json")
+    of_scheduler = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", "scheduler.json")
+    scheduler = start("scheduler", *of_scheduler)
     file = home / "scheduler.json"
     end = time.monotonic() + PATIENCE_S
     while not file.exists() and time.monotonic() < end:
         time.sleep(0.05)
     worker = ("worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--no-dashboard")
     try:
-        yield file, lambda: start(*worker)
+        yield file, lambda: start(*worker), scheduler
     finally:
         for process in reversed(running):
             process.kill()
@@ -174,7 +175,7 @@ def dask_cluster(home: Path):
 @pytest.mark.slow
 def test_a_worker_of_a_dask_cluster_is_killed_in_the_middle_of_stages_and_no_byte_differs(world, tmp_path, monkeypatch):
     monkeypatch.setattr("sciscidata.engines.dask._PATIENCE_S", PATIENCE_S)
-    with dask_cluster(tmp_path) as (file, start_worker):
+    with dask_cluster(tmp_path) as (file, start_worker, _):
         workers = [start_worker(), start_worker()]
         with engine("dask", scheduler_file=file, tasks=40) as on:
             for name in ("novelty", "ingest", "background", "export"):
@@ -351,3 +352,38 @@ def test_two_null_models_of_one_cache_end_well(world, tmp_path):
     said = [run.communicate(timeout=PATIENCE_S)[0].decode() for run in runs]
     assert [run.returncode for run in runs] == [0, 0], said
     assert pl.read_parquet(tmp_path / "12.parquet")["n_defined"].max() == 12
+
+
+@pytest.mark.parametrize("stage", ["cd", "novelty", "background"])
+def test_the_same_command_twice_at_once_ends_well_or_says_that_another_run_made_it(world, tmp_path, stage):
+    corpus = ["--corpus", str(world.corpus)] if stage == "background" else [str(world.corpus)]
+    command = [sys.executable, "-P", "-m", "sciscidata", stage, *corpus, "--workers", "1", "--tasks", "6"]
+    command += ["--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "made.parquet")]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(2)]
+    said = [run.communicate(timeout=PATIENCE_S)[0].decode() for run in runs]
+    for run, text in zip(runs, said, strict=True):
+        assert run.returncode == 0 or (stage == "background" and "another run has made it" in text), text
+    assert 0 in [run.returncode for run in runs]
+    assert not [*tmp_path.glob("cache/*.tasks")]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_dask_scheduler_that_is_lost_is_one_error_and_what_is_finished_is_kept(world, tmp_path, how):
+    out = ["--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "made.parquet"), "--n-draws", "300"]
+    command = [sys.executable, "-P", "-m", "sciscidata", "null-cd", str(world.corpus), *out]
+    with dask_cluster(tmp_path) as (file, start_worker, scheduler):
+        start_worker()
+        run = subprocess.Popen(
+            [*command, "--engine", "dask", "--tasks", "300", "--scheduler-file", str(file)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        end = time.monotonic() + PATIENCE_S
+        while len([*tmp_path.glob("cache/null-*/*.parquet")]) < 3 and time.monotonic() < end:
+            time.sleep(0.02)
+        scheduler.send_signal(how)
+        said = run.communicate(timeout=PATIENCE_S)[0].decode()
+    assert run.returncode == 1, said
+    assert "Traceback" not in said
+    assert re.search("error: draw .* could not be done: the Dask scheduler has ended.*what is finished is kept", said)
+    assert len([*tmp_path.glob("cache/null-*/*.parquet")]) >= 3

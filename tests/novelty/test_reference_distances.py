@@ -131,3 +131,10 @@ def test_wrong_arguments_are_one_clear_error():
         compute_shibayama_novelty(pl.concat([works, works]), citations).collect()
     with pytest.raises(WorkIdError, match="1 row without a work_id"):
         compute_shibayama_novelty(works.with_columns(work_id=pl.lit(None, pl.Int64)), citations).collect()
+
+
+def test_no_works_have_no_novelty():
+    works = pl.DataFrame(schema={"work_id": pl.Int64, "vector": pl.List(pl.Float64)})
+    scores = compute_shibayama_novelty(works, pl.DataFrame({"citing_id": [1], "cited_id": [2]})).collect()
+    assert scores.height == 0
+    assert scores.columns[:3] == ["work_id", "n_pairs", "distance_mean"]

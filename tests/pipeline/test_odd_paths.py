@@ -106,6 +106,19 @@ def test_a_folder_whose_name_polars_cannot_read_is_said(tmp_path, name, environm
     assert b"Rename it, or if the name is UTF-8, export PYTHONUTF8=1" in b" ".join(done.stderr.split())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="names of other systems are UTF-8")
+def test_a_corpus_whose_name_polars_cannot_read_is_said_by_every_command(tmp_path, capsys):
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    assert main(["ingest", "--source", "synthetic", "--n-works", "300", "--out", str(tmp_path / "world")]) == 0
+    shutil.copytree(tmp_path / "world", name)
+    out = ["--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "made.parquet")]
+    for words in (["graph", name], ["cd", name, *out], ["novelty", name, *out], ["background", "--corpus", name, *out],
+                  ["diagnose", name], ["export", "--corpus", name, *out[:3], str(tmp_path / "made")]):  # fmt: skip
+        capsys.readouterr()
+        assert main(words) == 1, words
+        assert "Rename it, or if the name is UTF-8, export PYTHONUTF8=1" in capsys.readouterr().err, words
+
+
 def test_no_file_is_scanned_as_a_pattern_unasked():
     readers = {"read_parquet", "scan_parquet", "read_parquet_schema", "scan_csv", "scan_ndjson", "scan_ipc", "read_ipc"}
     assert readers <= set(dir(pl))

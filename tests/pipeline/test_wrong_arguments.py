@@ -52,3 +52,21 @@ def test_what_is_no_configuration_is_refused_before_anything_is_read(call, told,
     with pytest.raises(ssd.SciSciDataError, match=told):
         call(wrong)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("write", "instead"), [(ssd.write_cd_index, "cd_index"), (ssd.write_atypicality, "atypicality")]
+)
+def test_frames_in_place_of_a_corpus_on_disk_are_said(write, instead, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    works, citations, _ = corpus = ssd.scan_synthetic(WORLD)
+    for wrong in ((works, citations, "x.csv"), (works, citations), (corpus, "x.parquet")):
+        with pytest.raises(ssd.SciSciDataError, match=rf"needs the folder of a corpus.*compute_{instead}\(works, cit"):
+            write(*wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_scores_are_cached_in_the_corpus_where_nothing_else_is_said(tmp_path):
+    ssd.ingest(ssd.SyntheticConfig(n_works=300), tmp_path / "world", cache_dir=tmp_path)
+    ssd.write_cd_index(tmp_path / "world", tmp_path / "cd.parquet")
+    assert [*(tmp_path / "world" / "cache").glob("cd-*")]

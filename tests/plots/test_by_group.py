@@ -182,6 +182,7 @@ def test_the_example_by_label_and_year_is_what_plot_by_year_draws():
         ({"x": "team_size", "y": "disruptve", "stat": "share"}, ConfigError, "Did you mean disruptive"),
         ({"x": "team_size", "stat": "share"}, ConfigError, "y is 'cd_index', needs one of"),
         ({"x": "work_id"}, ConfigError, "x='work_id' has 4,000 groups, a picture has room for 500. Make classes"),
+        ({"x": "team_size", "by": "team_size"}, ConfigError, "by is 'team_size', and so is x"),
         ({"x": "team_size", "by": "cd_index"}, ConfigError, "groups, a picture has 7 colours. Keep fewer"),
     ],
 )
@@ -199,3 +200,16 @@ def test_rows_that_lack_a_group_are_counted_and_a_column_of_nulls_is_refused():
         EmptyInputError, match="plot_by: there is nothing to draw: column 'none' is null in all 4,000 rows"
     ):
         plot_by(noted, "none")
+
+
+def test_groups_are_refused_that_are_named_twice_or_like_a_column_of_the_result():
+    with pytest.raises(ConfigError, match="by is 'team_size', and so is x"):
+        measure_by(PAPERS, "team_size", by="team_size")
+    for name in ("n", "value"):
+        with pytest.raises(ConfigError, match=f"a column '{name}' of its own"):
+            measure_by(PAPERS.rename({"team_size": name}), name)
+
+
+def test_a_picture_of_a_column_over_itself_without_a_value_is_refused():
+    with pytest.raises(EmptyInputError, match="column 'none' is null in all 4,000 rows"):
+        plot_by(PAPERS.with_columns(none=pl.lit(None, pl.Int64)), "none", "none")

@@ -20,7 +20,7 @@ from sciscidata._support.parallel import read_ahead
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, SciSciDataError, WorkIdError
 from sciscidata.remote.object_store import check_store, is_url, store_remedy
 from sciscidata.sources.sciscinet.config import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
-from sciscidata.storage.paths import list_visible
+from sciscidata.storage.paths import list_visible, refuse_undecodable
 from sciscidata.storage.small_files import is_special
 
 logger = logging.getLogger(__name__)
@@ -149,6 +149,7 @@ def _files(location: str) -> list[Path]:
     found = path.parent.glob(path.name) if path.parent.is_dir() else ()
     files = list_visible(found)
     for file in files:
+        refuse_undecodable(file)
         if is_special(file):
             raise InputNotFoundError(
                 f"SciSciNet table {file} is a pipe or a device, not a file. Save its content in a file first."
