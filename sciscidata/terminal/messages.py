@@ -53,6 +53,20 @@ def list_names(names: Sequence[str], most: int = 20) -> str:
     return (", ".join(names[:most]) or "none") + more
 
 
+def one_line(text: object, most: int = 300) -> str:
+    r"""Write a message of another library as one line for a sentence of ours; of a long one its first sentences.
+
+    Example:
+        >>> one_line("No file.  Look\nhere.", 20), one_line("No file. Look here.", 12), one_line("No file", 5)
+        ('No file. Look here', 'No file', 'No …')
+    """
+    line = " ".join(str(text).split())
+    if len(line) > most:
+        first = line[:most]
+        line = first.rpartition(". ")[0] or f"{first.rpartition(' ')[0]} …"
+    return line.rstrip(".")
+
+
 class TextRecord(logging.LogRecord):
     r"""A log record whose message is safe text, for every handler."""
 

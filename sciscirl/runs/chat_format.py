@@ -19,8 +19,10 @@ from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscidata.options.did_you_mean import find_close
+from sciscidata.terminal.messages import one_line
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import MODEL_CODE, SHORT_NAMES, load_part
+from sciscirl.runs.folder import ADAPTER_FILES
 
 _log = logging.getLogger(__name__)
 #: What helps where a file of an adapter is damaged.
@@ -88,7 +90,11 @@ def load_tokenizer(model_name: str) -> Tokenizer:
     """Load a tokenizer from the Hugging Face hub, its cache, or a folder; from now on, so does the cookbook."""
     tokenizer_utils._get_hf_tokenizer = _load  # pyright: ignore[reportPrivateUsage]
     with load_errors("tokenizer of", model_name):
-        return get_tokenizer(model_name)
+        tokenizer = get_tokenizer(model_name)
+        # Without the tokenizer's own files, Transformers makes one that knows nothing.
+        if "{" not in str(tokenizer.decode(tokenizer.encode("{", add_special_tokens=False))):
+            raise ValueError("it cannot write a brace, so its vocabulary is missing")
+        return tokenizer
 
 
 _load_with_code: Final = tokenizer_utils._get_hf_tokenizer  # pyright: ignore[reportPrivateUsage]
@@ -124,10 +130,9 @@ def make_renderer(model_name: str, renderer_name: str) -> Renderer:
     try:
         return get_renderer(renderer_name, tokenizer, model_name=model_name)
     except (RendererError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]
         raise SciSciRLError(
-            f"renderer {renderer_name!r} does not work with {model_name!r} ({reason}). Name another: renderer=, see "
-            "tinker_cookbook.renderers.get_renderer."
+            f"renderer {renderer_name!r} does not work with {model_name!r} ({one_line(error)}). Name another: "
+            "renderer=, see tinker_cookbook.renderers.get_renderer."
         ) from error
 
 
@@ -143,16 +148,20 @@ def load_errors(what: str, name: str) -> Generator[None]:
         with never_waiting() if name.count("/") < 2 and not Path(name).is_dir() else nullcontext():
             yield
     except Exception as error:
-        reason = " ".join(str(error).split())[:300].rstrip(".")
+        reason = one_line(error)
         if "trust_remote_code" in str(error):
             raise SciSciRLError(
                 f"the {what} {name!r} needs Python code that it brings, which is not run unasked. If you have read it "
                 f"and trust it, give --trust-remote-code, or set {MODEL_CODE}=1. Else choose another model."
             ) from error
         if Path(name).is_dir():
+            load_part("find_base_model")(Path(name))  # says so if there is no model
             broken = load_part("find_broken")(Path(name))
-            what_else = "A file there may be damaged or missing, or the memory too short"
-            remedy = f"{f'{broken} is damaged' if broken else what_else}. {REMEDY}"
+            cause = (
+                f"{broken} is damaged" if broken else "A file there may be damaged or missing, or the memory too short"
+            )
+            is_adapter = (Path(name) / ADAPTER_FILES[0]).is_file()
+            remedy = f"{cause}. {REMEDY if is_adapter else 'Put the files back as they were, or give another folder.'}"
         else:
             remedy = (
                 "Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that "
