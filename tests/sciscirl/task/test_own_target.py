@@ -305,7 +305,9 @@ def test_a_dry_run_on_texts_says_what_a_prompt_shows_and_why_there_are_no_trees(
         resolve_preset(TrainOptions(release=str(texts), target="mood", hide=("abstract",)))
 
 
-def test_texts_are_judged_compared_reported_and_exported_by_typed_commands(texts, tmp_path, monkeypatch, capsys, caplog):
+def test_texts_are_judged_compared_reported_and_exported_by_typed_commands(
+    texts, tmp_path, monkeypatch, capsys, caplog
+):
     monkeypatch.chdir(tmp_path)
 
     def answer(question):
