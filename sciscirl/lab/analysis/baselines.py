@@ -41,8 +41,8 @@ _FIELD: Final = 2  # its column among the metadata
 _MOST_FIELDS: Final = 255  # that the trees take; OpenAlex has 26
 
 
-class _UnlearnableError(SciSciRLError):
-    """A baseline cannot learn from these training papers."""
+class _UnknownError(SciSciRLError):
+    """Nothing is known of these papers that a baseline could see."""
 
 
 #: The label and the forecast (label names to probabilities) for each held-out paper.
@@ -123,7 +123,7 @@ def predict_metadata(
     model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=0)
     golds = [paper.gold.of(column) for paper in train]
     if not known.any():
-        raise _UnlearnableError("no year, citation count or field is known.")
+        raise _UnknownError("no year, citation count or field is known.")
     with _teach_errors():
         if len({*golds}) < 2:
             raise ValueError("one class only")
@@ -200,7 +200,7 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     split, rules = config.split or subject.eval_split, subject.preset.rules
     train = _read_train(config.release, split, rules, subject.n_held_out)
     asked = read_asked(config, subject)
-    # All baselines run before any result is written, so that nothing is left half done.
+    # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = _run_all(train, asked, rules, config.seed)
     settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)}
     with locked_folder(config.baselines_out, user="evaluation", option=OUT_OPTION):
@@ -239,12 +239,12 @@ def run_baselines(release: Path, asked: pl.DataFrame, settings: Mapping[str, Any
 def _run_all(
     train: Sequence[Paper], asked: Sequence[Paper], rules: TaskRules, seed: int = 0
 ) -> dict[str, pl.DataFrame]:
-    """Let every baseline judge the papers; one that cannot learn is left out, and a line says why."""
+    """Let every baseline judge the papers; one that could see nothing is left out, and a line says so."""
     judged: dict[str, pl.DataFrame] = {}
     for name in BASELINES:
         try:
             judged[name] = run_baseline(name, train, asked, seed=seed, rules=rules)
-        except _UnlearnableError as error:
+        except _UnknownError as error:
             _log.warning("%s is left out: %s", name, error)
     return judged
 
@@ -281,7 +281,7 @@ def _teach_errors() -> Generator[None]:
     try:
         yield
     except ValueError as error:  # no word that two papers have, or one class only
-        raise _UnlearnableError(
+        raise SciSciRLError(
             f"the training papers cannot be learnt from ({error}). Build a larger release, of two classes at least."
         ) from error
 
