@@ -22,7 +22,6 @@ from sciscidata.options.did_you_mean import find_close
 from sciscidata.terminal.messages import one_line
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import MODEL_CODE, SHORT_NAMES, load_part
-from sciscirl.runs.folder import ADAPTER_FILES
 
 _log = logging.getLogger(__name__)
 #: What helps where a file of an adapter is damaged.
@@ -148,27 +147,20 @@ def load_errors(what: str, name: str) -> Generator[None]:
         with never_waiting() if name.count("/") < 2 and not Path(name).is_dir() else nullcontext():
             yield
     except Exception as error:
-        reason = one_line(error)
         if "trust_remote_code" in str(error):
             raise SciSciRLError(
                 f"the {what} {name!r} needs Python code that it brings, which is not run unasked. If you have read it "
                 f"and trust it, give --trust-remote-code, or set {MODEL_CODE}=1. Else choose another model."
             ) from error
         if Path(name).is_dir():
-            load_part("find_base_model")(Path(name))  # says so if there is no model
-            broken = load_part("find_broken")(Path(name))
-            cause = (
-                f"{broken} is damaged" if broken else "A file there may be damaged or missing, or the memory too short"
-            )
-            is_adapter = (Path(name) / ADAPTER_FILES[0]).is_file()
-            remedy = f"{cause}. {REMEDY if is_adapter else 'Put the files back as they were, or give another folder.'}"
+            remedy = load_part("advise_on_folder")(Path(name))
         else:
             remedy = (
                 "Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that "
                 "wants an account) and the free memory. Without a network, give a folder that holds the model."
             )
         raise SciSciRLError(
-            f"the {what} {name!r} could not be loaded ({type(error).__name__}: {reason}). {remedy}"
+            f"the {what} {name!r} could not be loaded ({type(error).__name__}: {one_line(error)}). {remedy}"
         ) from error
 
 

@@ -123,7 +123,7 @@ def predict_metadata(
     model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=0)
     golds = [paper.gold.of(column) for paper in train]
     if not known.any():
-        raise _UnknownError("no year, citation count or field is known.")
+        raise _UnknownError("neither year, citations nor field is known.")
     with _teach_errors():
         if len({*golds}) < 2:
             raise ValueError("one class only")

@@ -76,7 +76,7 @@ def test_no_baseline_sees_what_is_hidden(name, toy_slice):
 
 def test_trees_without_anything_to_see_are_an_error(toy_slice):
     train = read_split(toy_slice, "train")
-    with pytest.raises(SciSciRLError, match="no year, citation count or field is known"):
+    with pytest.raises(SciSciRLError, match="neither year, citations nor field is known"):
         run_baseline("metadata_boosting", train, train, rules=TaskRules(hide=(*HIDDEN, "primary_field")))
 
 

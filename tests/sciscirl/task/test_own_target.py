@@ -299,7 +299,7 @@ def test_a_dry_run_on_texts_says_what_a_prompt_shows_and_why_there_are_no_trees(
     assert "film, " in printed
     assert "its record (abstract)," in printed
     assert "null there: title, year of publication, citations so far, main field." in printed
-    assert "Boosted trees on metadata were left out: no year, citation count or field is known\n" in printed
+    assert "Boosted trees on metadata were left out: neither year, citations nor field is known\n" in printed
     assert "of held_out, training papers that are kept out" in printed
     with pytest.raises(SciSciRLError, match="hide names every field"):
         resolve_preset(TrainOptions(release=str(texts), target="mood", hide=("abstract",)))
@@ -317,7 +317,7 @@ def test_texts_are_judged_compared_reported_and_exported_by_typed_commands(
     task = ["--release", str(texts), "--target", "label", "--preset", "exp4"]
     with chat_server(answer) as (url, _):
         assert train_command(["evaluate", *task, "--model", "mine", "--chat-url", url, "--baselines"]) == 0
-    assert caplog.messages.count("metadata_boosting is left out: no year, citation count or field is known.") == 1
+    assert caplog.messages.count("metadata_boosting is left out: neither year, citations nor field is known.") == 1
     assert capsys.readouterr().out.split()[:4] == ["model", "majority", "prior_random", "tfidf_logistic"]
     evaluation, beside = Path("evaluations/slice/mine-exp4"), {"majority", "prior_random", "tfidf_logistic"}
     assert {one.name for one in evaluation.parent.iterdir() if one.is_dir()} == {"mine-exp4", *beside}
