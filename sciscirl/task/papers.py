@@ -288,7 +288,9 @@ def read_split(
         strays = rows.filter(~rows[column].is_in(words[column]).fill_null(value=False))
         if len(strays):
             balance = short_name(column) if column in VOCABULARIES else "label"
-            other = f"Ask for its own label: target={short_name(stated.name)}. Or build" if stated else "Build"
+            other = "Build"
+            if stated is not None and stated.name != column:
+                other = f"Ask for its own label: target={short_name(stated.name)}. Or build"
             raise ReleaseError(
                 f"{split} of {release_folder}: {len(strays):,} of {len(rows):,} rows have no {column}, first "
                 f"{strays['openalex_id'][0]}; every row needs one of {', '.join(words[column])}. {other} a release "
