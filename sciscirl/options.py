@@ -138,12 +138,13 @@ class RunOptions(TaskOptions):
         eval_every: steps between evaluations; one more follows the last step.
         save_every: steps between checkpoints.
         eval_split: papers that evaluations judge by and checkpoints are chosen by: dev, held_out (training papers that
-            are kept out) or test; None: dev, or held_out if the release has no dev. Reinforcement learning with a
-            published preset takes test, as its notes did.
+            are kept out) or test; None: dev, or held_out if the release has no dev. Reinforcement learning of
+            disruption with a published preset then takes test, as its notes did.
         n_train: use so many training papers, each class in its share; None: all.
         n_test: judge by so many papers, each class in its share; None: all.
         interleave: spread the classes evenly over the batches; None: as the preset does.
-        seed: of the order of the papers, and of new weights; None: the preset's.
+        seed: of the order of the papers. On your own hardware also of new weights and of sampled answers, which a
+            Tinker server draws by itself. None: the preset's.
         batch_size: papers in a step; None: the preset's.
         learning_rate: of the optimizer, or auto: the cookbook's rule for the model; None: the preset's.
         lora_rank: of the adapter; None: the preset's.

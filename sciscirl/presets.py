@@ -415,7 +415,7 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
     """Return the rules that ``describe_rules`` described, of a run or an evaluation. The others are the preset's."""
     preset = PRESETS.get(settings.get("name") or settings.get("preset") or "")
     base = preset.rules if preset else TaskRules()
-    rules: dict[str, Any] = {key: settings[key] for key in _OF_RULES if key in settings}
+    rules: dict[str, Any] = {key: settings[key] for key in _OF_RULES if settings.get(key) is not None}
     if settings.get("own_label") is not None:
         rules["target"] = read_own_target(settings["own_label"])
     style, reward = rules.get("style", base.style), rules.get("reward", base.reward)

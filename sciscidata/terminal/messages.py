@@ -58,6 +58,20 @@ def shorten(text: str, most: int = 80) -> str:
     return printable(text if len(text) <= most else f"{text[: most - 3]}...")
 
 
+def one_line(text: object, most: int = 300) -> str:
+    r"""Write a message of another library as one line for a sentence of ours; of a long one its first sentences.
+
+    Example:
+        >>> one_line("No file.  Look\nhere.", 20), one_line("No file. Look here.", 12), one_line("No file", 5)
+        ('No file. Look here', 'No file', 'No …')
+    """
+    line = " ".join(str(text).split())
+    if len(line) > most:
+        first = line[:most]
+        line = first.rpartition(". ")[0] or f"{first.rpartition(' ')[0]} …"
+    return line.rstrip(".")
+
+
 class TextRecord(logging.LogRecord):
     r"""A log record whose message is safe text, for every handler."""
 

@@ -397,8 +397,8 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         )
 
 
-def name_fields(run: Run[RunOptions], eval_split: EvalSplit | None = None) -> dict[str, Any]:
-    """Return the fields of the builder of a run, for both ways to train; options go before the given ``eval_split``."""
+def name_fields(run: Run[RunOptions], without_dev: EvalSplit = "held_out") -> dict[str, Any]:
+    """Return the fields of the builder of a run, for both ways to train; ``without_dev``: what judges it then."""
     options, preset = run.options, run.preset
     return {
         "release": options.release,
@@ -408,7 +408,7 @@ def name_fields(run: Run[RunOptions], eval_split: EvalSplit | None = None) -> di
         "batch_size": preset.batch_size,
         "seed": preset.seed,
         "interleave": preset.interleave,
-        "eval_split": options.eval_split or eval_split or choose_eval_split(options.release),
+        "eval_split": options.eval_split or choose_eval_split(options.release, without_dev),
         "n_train": options.n_train,
         "n_test": options.n_test,
         "ids": options.ids and str(options.ids),
@@ -424,8 +424,9 @@ def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:
         if preset.adversarial is None
         else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial)
     )
+    is_published = preset.name in PUBLISHED and preset.rules.target == "disruption"
     builder = make_builder(
-        **name_fields(run, "test" if preset.name in PUBLISHED else None),
+        **name_fields(run, "test" if is_published else "held_out"),
         group_size=preset.group_size,
         eval_group_size=preset.eval_group_size,
         n_epochs=options.n_epochs or 1,

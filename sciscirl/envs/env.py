@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Final
 
@@ -30,7 +30,7 @@ from sciscirl.envs.class_share_penalty import ShareTracker, batch_term
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE, merge_labels, tie_metrics
 from sciscirl.metrics.predictions import INVALID, make_prediction
-from sciscirl.task.contracts import Answer
+from sciscirl.task.contracts import Answer, is_cut_off, void
 from sciscirl.task.papers import Paper, View, list_labels, short_name
 from sciscirl.task.prompts import cap_view
 from sciscirl.task.rewards import RewardParts, quadratic_loss
@@ -89,9 +89,10 @@ class LabelEnv(Env):
     def _read(self, action: Action, extra: ActionExtra | None) -> tuple[str, Answer, StopReason]:
         """Return the text of an answer, the verdict on it, and how it ended."""
         text, is_ended = read_action(action, self.renderer)
-        answer = self.rules.parse(text)
-        if (extra or {}).get("stop_reason", "stop") == "length":
-            return text, void(answer), StopReason.MAX_TOKENS
+        reason = (extra or {}).get("stop_reason")
+        answer = self.rules.parse(text, reason)
+        if is_cut_off(reason):
+            return text, answer, StopReason.MAX_TOKENS
         if not is_ended:
             return text, void(answer), StopReason.PARSE_ERROR
         return text, answer, StopReason.COMPLETED
@@ -231,11 +232,6 @@ def _without_end(action: Action, renderer: Renderer) -> str:
         if isinstance(end, str):
             text = text.partition(end)[0]
     return text
-
-
-def void(answer: Answer) -> Answer:
-    """Make an answer that was cut off invalid, even if its text is complete so far."""
-    return replace(answer, labels={}, forecast={}, confidence=None, is_valid=False, problem="cut_off")
 
 
 def _reward_metrics(reward: RewardParts, gold: Mapping[str, str]) -> Metrics:

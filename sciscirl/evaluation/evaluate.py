@@ -24,7 +24,7 @@ from msgspec import Meta
 from sciscidata.errors import StorageError
 from sciscidata.options.checks import PositiveInt, check_value
 from sciscidata.storage import hash_file, real_path
-from sciscidata.terminal.messages import align_columns, printable
+from sciscidata.terminal.messages import align_columns, one_line, printable
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.bootstrap import bootstrap_intervals
@@ -53,6 +53,7 @@ from sciscirl.runs.folder import (
     list_evaluations,
     list_weights,
     locked_folder,
+    name_facts,
     name_run,
     note_test_look,
     read_facts,
@@ -406,11 +407,12 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
     try:
         settings, is_here = msgspec.convert(content["settings"], _Settings), is_local(content["settings"])
         preset = recall_preset(content["settings"])
-        trained_on = check_value("manifest_sha256", content["release"].get("manifest_sha256"), str, SciSciRLError)
+        trained_on = check_value(
+            "the SHA-256 of its release", content["release"].get("manifest_sha256"), str, SciSciRLError
+        )
     except (ValueError, LookupError, TypeError, SciSciRLError) as error:
-        what = f"{type(error).__name__}: {error}"
         raise SciSciRLError(
-            f"{folder / RUN_FILE} does not describe a training run ({what}). Give the folder of another."
+            f"{name_facts(folder)} does not describe a training run ({one_line(error)}). Give the folder of another."
         ) from error
     if settings.target is not None:
         own_name = (settings.own_label or {}).get("name", settings.target)
@@ -482,9 +484,15 @@ def save_evaluation(
     """
     facts = describe_run(config.release, settings)
     metrics = measure(predictions, facts["ceiling"])
+    files = [config.out / name for name in (PREDICTIONS_FILE, RUN_FILE, METRICS_FILE)]
+    new = [file for file in files if not file.exists()]
     try:
-        write_predictions(predictions, config.out / PREDICTIONS_FILE)
+        write_predictions(predictions, files[0])
+        write_json(files[1], facts)
+        write_json(files[2], metrics)
     except StorageError as error:
+        for file in new:  # so that the same command can be repeated
+            file.unlink(missing_ok=True)
         try:
             rescued = Path(tempfile.mkdtemp(prefix="sciscirl-")) / PREDICTIONS_FILE
             write_predictions(predictions, rescued)
@@ -493,8 +501,6 @@ def save_evaluation(
         raise StorageError(
             f"{error} The answers are kept in {rescued}: sciscirl evaluate --from-predictions."
         ) from error
-    write_json(config.out / RUN_FILE, facts)
-    write_json(config.out / METRICS_FILE, metrics)
     return metrics
 
 

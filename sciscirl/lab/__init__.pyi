@@ -14,8 +14,8 @@ from .hardware_options import LocalTrainOptions as LocalTrainOptions
 from .hardware_options import PeftSftOptions as PeftSftOptions
 from .label_scoring import LabelScoring as LabelScoring
 from .label_scoring import make_scoring as make_scoring
+from .models.adapter_files import advise_on_folder as advise_on_folder
 from .models.adapter_files import find_base_model as find_base_model
-from .models.adapter_files import find_broken as find_broken
 from .models.adapter_files import find_local_weights as find_local_weights
 from .models.chat_server import evaluate_on_chat_server as evaluate_on_chat_server
 from .models.chat_template import match_template as match_template

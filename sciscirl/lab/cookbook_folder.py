@@ -19,6 +19,8 @@ def read_cookbook(folder: Path) -> dict[str, Any] | None:
         papers: dict[str, Any] = config["dataset_builder"]
         papers = papers.get("papers", papers)
         model = {"name": "cookbook", "model": config["model_name"], "learning_rate": config["learning_rate"]}
+        target = papers.get("target")
+        own = {name: target["label"][name] for name in ("name", "classes")} if isinstance(target, dict) else {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
     manifest = Path(str(papers.get("release"))) / MANIFEST
@@ -27,9 +29,7 @@ def read_cookbook(folder: Path) -> dict[str, Any] | None:
     settings |= {"renderer": settings.get("renderer_name"), "load_checkpoint": config.get("load_checkpoint_path")}
     settings |= {"prompt": papers.get("own_prompt"), "reward_table": papers.get("own_reward")}
     settings |= {"backend": "tinker"} if "lr_schedule" in config else {}  # of supervised training
-    if isinstance(target := papers.get("target"), dict):
-        own = {name: target["label"][name] for name in ("name", "classes")}
-        settings |= {"target": own["name"], "own_label": own}
+    settings |= {"target": own["name"], "own_label": own} if own else {}
     if "release" not in papers:
         return {"settings": settings | {"target": None}, "release": {}}
     release = {"manifest_sha256": hashlib.sha256(read_whole(manifest)).hexdigest()} if manifest.is_file() else {}

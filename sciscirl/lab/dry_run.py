@@ -193,7 +193,8 @@ def _say_judged(run: Run[Any], builder: LabelDatasetBuilder, evaluator: LabelEva
     """Say by which papers a run is judged, and why, and what cheap answers to them earn."""
     split, papers, rules = builder.eval_split, evaluator.papers, evaluator.rules
     why = {
-        "test": f"as preset {run.preset.name} is by default; eval_split=dev or held_out keeps test for the end",
+        "test": f"as preset {run.preset.name} is without a development split; eval_split=held_out keeps test for the "
+        "end",
         "dev": "the development split of the release",
         "held_out": "training papers that are kept out, because the release has no development split",
     }
@@ -223,18 +224,18 @@ def _say_rewards(builder: LabelDatasetBuilder, papers: Sequence[Paper], rules: T
         from sciscirl.lab.analysis.baselines import run_baseline
 
         judged = run_baseline("metadata_boosting", builder.read("train"), papers, rules=rules)
-        trees = f"boosted trees on the metadata in a prompt {judged['reward'].mean():.2f}"
+        trees = f", boosted trees on the metadata in a prompt {judged['reward'].mean():.2f}"
     except ImportError:
-        trees = "boosted trees on metadata with scikit-learn and threadpoolctl (pip install)"
+        trees = ", boosted trees on metadata with scikit-learn and threadpoolctl (pip install)"
     except SciSciRLError as error:
-        trees = f"nothing boosted trees ({error})"
+        trees = f". Boosted trees on metadata were left out: {str(error).rstrip('.')}"
     costs = ", without the cost of labels said too often" if rules.table.share_penalty else ""
     certain = "a certain answer" if rules.contract == "probabilities" or rules.table.function else "an answer"
     return [
         f"{certain} earns{costs}: {_range(right)} if right, {_range(wrong)} if wrong, {rules.table.broken:.2f} in "
         f"another form, {rules.table.not_json:.2f} without JSON",
         f"on average, right answers to these papers earn {statistics.fmean(right):.2f}, the best constant answer "
-        f"({constant}) {best:.2f}, {trees}",
+        f"({constant}) {best:.2f}{trees}",
     ]
 
 

@@ -19,6 +19,7 @@ from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscidata.options.did_you_mean import find_close
+from sciscidata.terminal.messages import one_line
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import MODEL_CODE, SHORT_NAMES, load_part
 
@@ -88,7 +89,11 @@ def load_tokenizer(model_name: str) -> Tokenizer:
     """Load a tokenizer from the Hugging Face hub, its cache, or a folder; from now on, so does the cookbook."""
     tokenizer_utils._get_hf_tokenizer = _load  # pyright: ignore[reportPrivateUsage]
     with load_errors("tokenizer of", model_name):
-        return get_tokenizer(model_name)
+        tokenizer = get_tokenizer(model_name)
+        # Without the tokenizer's own files, Transformers makes one that knows nothing.
+        if "{" not in str(tokenizer.decode(tokenizer.encode("{", add_special_tokens=False))):
+            raise ValueError("it cannot write a brace, so its vocabulary is missing")
+        return tokenizer
 
 
 _load_with_code: Final = tokenizer_utils._get_hf_tokenizer  # pyright: ignore[reportPrivateUsage]
@@ -124,10 +129,9 @@ def make_renderer(model_name: str, renderer_name: str) -> Renderer:
     try:
         return get_renderer(renderer_name, tokenizer, model_name=model_name)
     except (RendererError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]
         raise SciSciRLError(
-            f"renderer {renderer_name!r} does not work with {model_name!r} ({reason}). Name another: renderer=, see "
-            "tinker_cookbook.renderers.get_renderer."
+            f"renderer {renderer_name!r} does not work with {model_name!r} ({one_line(error)}). Name another: "
+            "renderer=, see tinker_cookbook.renderers.get_renderer."
         ) from error
 
 
@@ -143,23 +147,20 @@ def load_errors(what: str, name: str) -> Generator[None]:
         with never_waiting() if name.count("/") < 2 and not Path(name).is_dir() else nullcontext():
             yield
     except Exception as error:
-        reason = " ".join(str(error).split())[:300].rstrip(".")
         if "trust_remote_code" in str(error):
             raise SciSciRLError(
                 f"the {what} {name!r} needs Python code that it brings, which is not run unasked. If you have read it "
                 f"and trust it, give --trust-remote-code, or set {MODEL_CODE}=1. Else choose another model."
             ) from error
         if Path(name).is_dir():
-            broken = load_part("find_broken")(Path(name))
-            what_else = "A file there may be damaged or missing, or the memory too short"
-            remedy = f"{f'{broken} is damaged' if broken else what_else}. {REMEDY}"
+            remedy = load_part("advise_on_folder")(Path(name))
         else:
             remedy = (
                 "Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that "
                 "wants an account) and the free memory. Without a network, give a folder that holds the model."
             )
         raise SciSciRLError(
-            f"the {what} {name!r} could not be loaded ({type(error).__name__}: {reason}). {remedy}"
+            f"the {what} {name!r} could not be loaded ({type(error).__name__}: {one_line(error)}). {remedy}"
         ) from error
 
 

@@ -224,12 +224,18 @@ def _version(package: str) -> str | None:
         return None
 
 
+def name_facts(folder: Path) -> Path:
+    """Return the file that says what was run: ``run.json``, or in a folder of the cookbook's own loop its own."""
+    own = folder / RUN_FILE
+    return own if own.exists() else folder / COOKBOOK_FILE
+
+
 def read_facts(folder: Path) -> dict[str, Any]:
     """Read ``run.json`` of a run, with its settings and release, or ``config.json`` of the cookbook's own loop."""
     path = folder / RUN_FILE
     try:
         facts: Any = read_json(path)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         if facts := load_part("read_cookbook")(folder):
             return facts
         if not folder.exists():

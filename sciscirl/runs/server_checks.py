@@ -15,6 +15,7 @@ import tinker
 from tinker.lib.base_url import resolve_base_url
 
 from sciscidata.remote.urls import check_address, show_address
+from sciscidata.terminal.messages import one_line
 from sciscirl.errors import SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.prices import PRICES
@@ -137,7 +138,7 @@ def clear_errors(base_url: str | None = None, hint: str = "") -> Generator[None]
     except (tinker.APIStatusError, tinker.RequestFailedError) as error:
         raise _refused(url, error, end) from error
     except tinker.TinkerError as error:  # the key is missing or malformed
-        raise SciSciRLError(f"the Tinker SDK refuses: {_one_line(error)}. Set TINKER_API_KEY, {_LOCAL_HINT}") from error
+        raise SciSciRLError(f"the Tinker SDK refuses: {one_line(error)}. Set TINKER_API_KEY, {_LOCAL_HINT}") from error
     except ValueError as error:  # of work that the server failed at, where it says so by an HTTP status, as SkyRL does
         if not isinstance(error.__cause__, tinker.APIStatusError):
             raise
@@ -164,7 +165,7 @@ def _no_server(url: str, error: BaseException, end: str = "") -> SciSciRLError:
 
 
 def _refused(url: str, error: tinker.APIStatusError | tinker.RequestFailedError, end: str) -> SciSciRLError:
-    said = _one_line(error)
+    said = one_line(error)
     for words, meaning in _SKYRL_ANSWERS.items():
         if words in said:
             return SciSciRLError(f"{url} {meaning} ({said}){end or '.'}")
@@ -172,7 +173,3 @@ def _refused(url: str, error: tinker.APIStatusError | tinker.RequestFailedError,
         f"answered {error.status_code}" if isinstance(error, tinker.APIStatusError) else "could not do what was asked"
     )
     return SciSciRLError(f"{url} {what}: {said}{end}")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, cast, get_args
 
@@ -37,21 +37,24 @@ Problem = (
     ]
 )
 THINK: Final = "<think>"
+#: What OpenAI's API, Tinker and Inspect call it if an answer did not end by itself.
+_CUT_OFF: Final = frozenset({"length", "max_tokens", "model_length", "content_filter", "abort"})
 #: How far the sum of probabilities may be from 1. Thirds may be written with three digits (0.333), not with two. An
 #: answer gains nothing inside the tolerance, because forecasts are divided by their sum.
 SUM_TOLERANCE: Final = 1e-3
 
-# Possessive, and with the end optional: what was scanned is consumed, found or not, so that time stays linear.
+# Possessive, and with the end optional: what was scanned is consumed, found or not, so that time stays linear. Of
+# objects one in another, group 1 has the innermost, to which group 2 is the end.
 _STRING: Final = r'"(?:[^"\\]|\\.)*+"?'
 _BRACKETS: Final = re.compile(rf"{_STRING}|([\[{{])|([\]}}])", re.DOTALL)
-_FLAT_OBJECT: Final = re.compile(rf'\{{(?:{_STRING}|[^{{"}}])*+(\}}?)', re.DOTALL)
+_FLAT_OBJECT: Final = re.compile(rf'(?:(\{{(?:{_STRING}|[^{{"}}])*+))++(\}}?)', re.DOTALL)
 
 
 def read_json(text: str) -> tuple[Any, JsonProblem]:
     """Read one JSON value by RFC 8259, or None and the problem, such as a repeated key. Numbers are floats."""
     if not is_utf8(text):
         return None, "not_json"
-    if _depth(text) > MAX_DEPTH:
+    if _is_too_deep(text):
         return None, "nested_too_deep"
     has_repeats = False
 
@@ -82,12 +85,14 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _depth(text: str) -> int:
-    deepest = depth = 0
+def _is_too_deep(text: str) -> bool:
+    depth = 0
     for match in _BRACKETS.finditer(text):
-        depth += bool(match[1]) - bool(match[2])
-        deepest = max(deepest, depth)
-    return deepest
+        depth += match.lastindex == 1
+        depth -= match.lastindex == 2
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def contract_keys(contract: ContractName, target: Target = "disruption") -> tuple[str, ...]:
@@ -177,6 +182,16 @@ def parse_answer(text: str, contract: ContractName, target: Target = "disruption
         has_think=THINK in text,
         problem=found,
     )
+
+
+def is_cut_off(stop_reason: object) -> bool:
+    """Say whether an answer was cut off, by the reason that its server gives; None, of many a server, is no reason."""
+    return stop_reason in _CUT_OFF
+
+
+def void(answer: Answer) -> Answer:
+    """Make an answer that was cut off invalid, even if its text is complete so far."""
+    return replace(answer, labels={}, forecast={}, confidence=None, is_valid=False, problem="cut_off")
 
 
 def render_answer(
@@ -269,10 +284,12 @@ def most_probable(forecast: Mapping[str, float], labels: Sequence[str]) -> str:
 
 
 def _read_tolerantly(text: str, contract: ContractName, target: Target) -> tuple[dict[str, str], float | None]:
-    found = list(_find_labelled_objects(text, contract, target))
-    if len({tuple(labels.values()) for labels, _ in found}) != 1:  # two labels that differ are no answer
-        return {}, None
-    return found[-1]
+    read: tuple[dict[str, str], float | None] = {}, None
+    for labels, confidence in _find_labelled_objects(text, contract, target):
+        if read[0] and read[0] != labels:  # two labels that differ are no answer
+            return {}, None
+        read = labels, confidence
+    return read
 
 
 def _find_labelled_objects(
@@ -280,8 +297,12 @@ def _find_labelled_objects(
 ) -> Iterator[tuple[dict[str, str], float | None]]:
     columns = list_labels(target)
     written: dict[str, str] = {label.lower(): label for labels in columns.values() for label in labels}
+    key = f'"{contract_keys(contract, target)[0]}"'
     for match in _FLAT_OBJECT.finditer(text):
-        value, _ = read_json(match[0]) if match[1] else (None, "")
+        part = match[1]
+        if not match[2] or (key not in part and "\\u00" not in part):  # a key may be written in escapes
+            continue
+        value, _ = read_json(f"{part}}}")
         fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
         if contract == "probabilities":
             known = all(_is_share(fields.get(label)) for label in contract_keys(contract, target))

@@ -55,20 +55,27 @@ class OwnTarget(str):
     """The task that asks for an own label of a release, named after the label without its ending, as others are."""
 
     label: OwnLabel
+    #: Fields that the release has of no training paper.
+    unknown: tuple[str, ...] = ()
 
-    def __new__(cls, label: OwnLabel) -> OwnTarget:
+    def __new__(cls, label: OwnLabel, unknown: Sequence[str] = ()) -> OwnTarget:
         """Name the task after its label."""
         if not label.classes:
             raise ConfigError(
                 "OwnLabel.classes is empty, needs the classes of a release. Name them, or take choose_target(...)."
             )
         target = super().__new__(cls, short_name(label.name))
-        target.label = label
+        target.label, target.unknown = label, tuple(unknown)
         return target
 
-    def __getnewargs__(self) -> tuple[OwnLabel]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __getnewargs__(self) -> tuple[OwnLabel, tuple[str, ...]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return what a copy, in another process too, is made from."""
-        return (self.label,)
+        return self.label, self.unknown
+
+    @property
+    def hidden(self) -> set[str]:
+        """Fields of a paper that are null in every prompt: not known, or the label follows from them."""
+        return {*self.label.hidden, *self.unknown}
 
     def to_json(self) -> str:
         """Write the name and the classes of the label; ``read_own_target`` reads them."""
@@ -78,7 +85,7 @@ class OwnTarget(str):
 class PairTarget(OwnTarget):
     """The task that shows two papers and asks which is the more disruptive one; there is one, PAIRS."""
 
-    def __new__(cls, label: OwnLabel) -> PairTarget:
+    def __new__(cls, label: OwnLabel, unknown: Sequence[str] = ()) -> PairTarget:
         """Name the task."""
         target = str.__new__(cls, "pairs")
         target.label = label
@@ -114,14 +121,18 @@ def choose_target(name: str, release_folder: str | Path) -> Target:
         return cast("TargetName", name)
     if name == PAIRS:
         return PAIRS
-    label = stated_label(open_release(release_folder).manifest)
+    release = open_release(release_folder)
+    label = stated_label(release.manifest)
     names = [*TARGETS, PAIRS, *([] if label is None else [short_name(label.name)])]
     if label is None or name not in ("label", label.name, short_name(label.name)):
         raise ReleaseError(
             f"target is {name!r}, and {release_folder} has {', '.join(names)}. Choose one of these, or build a release "
             "with a label of this name (OwnLabel)."
         )
-    return OwnTarget(label)
+    # By the training papers if there are some: who is judged by dev does not open test.
+    split = next((one for one in release.splits if release.manifest["sides"][one]["rows"]), "train")
+    rows = _read_rows(release, split)
+    return OwnTarget(label, [name for name in SEEN if rows[name].is_null().all()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +288,12 @@ def read_split(
         strays = rows.filter(~rows[column].is_in(words[column]).fill_null(value=False))
         if len(strays):
             balance = short_name(column) if column in VOCABULARIES else "label"
+            other = "Build"
+            if stated is not None and stated.name != column:
+                other = f"Ask for its own label: target={short_name(stated.name)}. Or build"
             raise ReleaseError(
                 f"{split} of {release_folder}: {len(strays):,} of {len(rows):,} rows have no {column}, first "
-                f"{strays['openalex_id'][0]}; every row needs one of {', '.join(words[column])}. Build a release "
+                f"{strays['openalex_id'][0]}; every row needs one of {', '.join(words[column])}. {other} a release "
                 f"where every work has it: sciscidata build ... --balance {balance}."
             )
     chances = _read_chances(release) if with_chances else {}
@@ -377,9 +391,9 @@ def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Pa
     }
 
 
-def choose_eval_split(release_folder: str | Path) -> EvalSplit:
+def choose_eval_split(release_folder: str | Path, without_dev: EvalSplit = "held_out") -> EvalSplit:
     """Return what a run is judged by on its way: its development split, else held-out training papers."""
-    return "dev" if "dev" in open_release(release_folder).splits else "held_out"
+    return "dev" if "dev" in open_release(release_folder).splits else without_dev
 
 
 def open_release(release_folder: str | Path) -> Release:

@@ -111,7 +111,7 @@ def _render_task(contract: ContractName, target: Target, hide: Sequence[str]) ->
     names = [_either([*labels]) for labels in list_labels(target).values()]
     ask = _choose("task", contract, target).format(labels="; and ".join(names))
     own = target.label if isinstance(target, OwnTarget) else None
-    hidden = {*hide, *(own.hidden if own else ())}
+    hidden = {*hide, *(target.hidden if isinstance(target, OwnTarget) else ())}
     seen = ", ".join(text for name, text in _TEXTS["fields"].items() if name not in hidden)
     unseen = ", ".join(text for name, text in _TEXTS["fields"].items() if name in hidden)
     record = {"seen": seen, "hidden": f" Not shown, and null there: {unseen}." if hidden else ""}

@@ -14,7 +14,7 @@ from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.options.did_you_mean import suggest
 from sciscirl.errors import PromptError, ReleaseError, RewardError, SciSciRLError
-from sciscirl.task.contracts import Answer, ContractName, parse_answer, render_answer
+from sciscirl.task.contracts import Answer, ContractName, is_cut_off, parse_answer, render_answer, void
 from sciscirl.task.papers import (
     SEEN,
     OwnTarget,
@@ -115,7 +115,7 @@ class TaskRules:
             if name not in SEEN:
                 raise SciSciRLError(f"hide names {name!r}, needs some of {', '.join(SEEN)}.{suggest(name, SEEN)}")
         object.__setattr__(self, "hide", tuple(name for name in SEEN if name in self.hide))
-        if self.hide == SEEN:
+        if {*SEEN} == {*self.hide, *(self.target.hidden if isinstance(self.target, OwnTarget) else ())}:
             raise SciSciRLError(f"hide names every field of a paper. Leave one of {', '.join(SEEN)} to judge by.")
         shown = [name for name in (self.own_prompt.shown if self.own_prompt else ()) if name in self.hide]
         if shown:
@@ -223,9 +223,13 @@ class TaskRules:
     def _balance(self, counts: Iterable[tuple[str, int]]) -> RewardTable:
         return balance(self._unfitted, counts, self.target if isinstance(self.target, OwnTarget) else None)
 
-    def parse(self, text: str | None) -> Answer:
-        """Judge one model output by the contract; None, which some servers send, as an empty one."""
-        return parse_answer(text or "", self.contract, self.target)
+    def parse(self, text: str | None, stop_reason: object = None) -> Answer:
+        """Judge one model output by the contract; None, which some servers send, as an empty one.
+
+        ``stop_reason`` says why it ended. An answer that was cut off is not valid.
+        """
+        answer = parse_answer(text or "", self.contract, self.target)
+        return void(answer) if is_cut_off(stop_reason) else answer
 
 
 def find_shortest_answers(rules: TaskRules) -> list[str]:

@@ -11,7 +11,6 @@ from pathlib import Path
 import polars as pl
 
 from sciscidata.storage.sums import SUMS, seal_file
-from sciscirl.envs.env import void
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction, prediction_schema, write_predictions
 from sciscirl.presets import Preset, describe, find_preset
@@ -56,8 +55,7 @@ def make_predictions(
             kind = random_.randrange(3)
             written = (f"{text}I think so", f"{text} {written}", written)[kind]
             is_cut = kind == 2
-        answer = rules.parse(written)
-        answer = void(answer) if is_cut else answer
+        answer = rules.parse(written, "length" if is_cut else None)
         rows.append(make_prediction(f"W{number + 1}", gold, answer, score_answer(answer, gold, rules.table), written))
     return pl.DataFrame(rows, schema=prediction_schema(rules.target))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -35,8 +36,15 @@ from sciscirl.task.contracts import Answer, most_probable
 from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, PartName, list_labels, read_part
 from sciscirl.task.rules import TaskRules
 
+_log = logging.getLogger(__name__)
 _FIELD: Final = 2  # its column among the metadata
 _MOST_FIELDS: Final = 255  # that the trees take; OpenAlex has 26
+
+
+class _UnknownError(SciSciRLError):
+    """Nothing is known of these papers that a baseline could see."""
+
+
 #: The label and the forecast (label names to probabilities) for each held-out paper.
 Verdicts = list[tuple[str, dict[str, float]]]
 #: The classes of an own label; None for disruption and novelty.
@@ -114,10 +122,11 @@ def predict_metadata(
     categorical: Any = [place for place, number in enumerate(np.flatnonzero(known)) if number == _FIELD]
     model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=0)
     golds = [paper.gold.of(column) for paper in train]
+    if not known.any():
+        raise _UnknownError("neither year, citations nor field is known.")
     with _teach_errors():
-        if len({*golds}) < 2 or not known.any():
-            what = "one class only" if known.any() else "neither year, citations nor field is known"
-            raise ValueError(what)
+        if len({*golds}) < 2:
+            raise ValueError("one class only")
         model.fit(seen[:, known], golds)
     return _list_verdicts(model, asked[:, known], column, labels)
 
@@ -192,7 +201,7 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     train = _read_train(config.release, split, rules, subject.n_held_out)
     asked = read_asked(config, subject)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
-    predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
+    predictions = _run_all(train, asked, rules, config.seed)
     settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)}
     with locked_folder(config.baselines_out, user="evaluation", option=OUT_OPTION):
         for name, judged in predictions.items():
@@ -224,7 +233,20 @@ def run_baselines(release: Path, asked: pl.DataFrame, settings: Mapping[str, Any
         raise ReleaseError(
             f"{release} lacks {n_others:,} of {len(ids):,} papers in {part}. Give the release that they are of."
         )
-    return {name: run_baseline(name, train, [papers[paper] for paper in ids], rules=rules) for name in BASELINES}
+    return _run_all(train, [papers[paper] for paper in ids], rules)
+
+
+def _run_all(
+    train: Sequence[Paper], asked: Sequence[Paper], rules: TaskRules, seed: int = 0
+) -> dict[str, pl.DataFrame]:
+    """Let every baseline judge the papers; one that could see nothing is left out, and a line says so."""
+    judged: dict[str, pl.DataFrame] = {}
+    for name in BASELINES:
+        try:
+            judged[name] = run_baseline(name, train, asked, seed=seed, rules=rules)
+        except _UnknownError as error:
+            _log.warning("%s is left out: %s", name, error)
+    return judged
 
 
 def _read_train(release: Path, judged_by: PartName, rules: TaskRules, n_held_out: int) -> list[Paper]:

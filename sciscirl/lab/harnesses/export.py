@@ -14,8 +14,10 @@ from sciscidata.release.release import check_target
 from sciscidata.storage import atomic_folder, real_path
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
+from sciscirl.options import PluginFile
 from sciscirl.presets import Preset, describe_rules, find_preset, recall_rules
 from sciscirl.task.papers import Paper, SplitName, choose_target, open_release, read_part
+from sciscirl.task.registry import load_plugin
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, check_max_tokens
 
@@ -33,6 +35,7 @@ class ExportConfig:
         preset: prompt, contract and reward; not an adversarial one.
         target: disruption, novelty, joint, pairs, or an own label of the release; None: the preset's.
         n_papers: a stratified sample of each split; None: all papers.
+        plugin: run this Python file first, which registers presets, rewards or prompts of your own.
     """
 
     release: Path
@@ -40,9 +43,12 @@ class ExportConfig:
     preset: str = "exp4"
     target: str | None = None
     n_papers: PositiveInt | None = None
+    plugin: PluginFile | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
+        if self.plugin is not None:
+            load_plugin(self.plugin)
 
 
 def export_task(config: ExportConfig) -> Path:
@@ -61,6 +67,11 @@ def export_task(config: ExportConfig) -> Path:
     if rules.is_weighed:
         raise SciSciRLError(
             f"preset {preset.name} weighs papers by {rules.weight}, and other harnesses do not. Choose another preset."
+        )
+    if (function := rules.table.function) is not None:
+        raise SciSciRLError(
+            f"reward {rules.reward!r} is the function {function.name}, which sees papers with their scores, and an "
+            "exported task holds none. Choose a preset with a reward in numbers, or judge here: sciscirl evaluate."
         )
     if config.target is not None:
         rules = replace(rules, target=choose_target(config.target, config.release))
@@ -143,8 +154,10 @@ def read_rules(folder: Path) -> TaskRules:
         ) from error
 
 
-def score(text: str, labels: Mapping[str, str], rules: TaskRules) -> Score:
+def score(text: str, labels: Mapping[str, str], rules: TaskRules, stop_reason: str | None = None) -> Score:
     """Score one whole answer, as it was sampled; ``labels`` has the gold label of each label column.
+
+    ``stop_reason`` says why it ended. An answer that was cut off is not valid.
 
     Example:
         >>> from sciscirl.presets import PRESETS
@@ -153,7 +166,9 @@ def score(text: str, labels: Mapping[str, str], rules: TaskRules) -> Score:
         Score(reward=1.05, correct=1.0, valid=1.0)
         >>> score("neutral", labels, rules)
         Score(reward=-1.0, correct=0.0, valid=0.0)
+        >>> score('{"disruption_label": "neutral", "confidence": 0.6}', labels, rules, "length")
+        Score(reward=-0.75, correct=0.0, valid=0.0)
     """
-    answer = rules.parse(text)
+    answer = rules.parse(text, stop_reason)
     total = score_answer(answer, labels, rules.table).total
     return Score(total, float(answer.is_valid and answer.labels == dict(labels)), float(answer.is_valid))

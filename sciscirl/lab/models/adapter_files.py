@@ -47,6 +47,18 @@ def find_base_model(folder: Path) -> str:
     )
 
 
+def advise_on_folder(folder: Path) -> str:
+    """Say what is wrong with a folder whose model or adapter cannot be loaded, and what helps."""
+    try:
+        find_base_model(folder)
+    except SciSciRLError as error:
+        return str(error)
+    broken = find_broken(folder)
+    cause = f"{broken} is damaged" if broken else "A file there may be damaged or missing, or the memory too short"
+    is_adapter = (folder / ADAPTER_FILES[0]).is_file()
+    return f"{cause}. {REMEDY if is_adapter else 'Put the files back as they were, or give another folder.'}"
+
+
 def find_broken(folder: Path) -> str | None:
     """Name a file of weights that was cut or cannot be read; its reader does not say which one."""
     from safetensors import SafetensorError, safe_open

@@ -16,12 +16,13 @@ import polars as pl
 
 from sciscidata.remote.retries import asked_wait_s, keep_trying
 from sciscidata.remote.urls import check_address, show_address
-from sciscirl.envs.env import void
+from sciscidata.storage.disk_errors import errors_about
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import OUT_OPTION, check_unused, fit_rules, read_asked, save_evaluation
 from sciscirl.metrics.predictions import make_prediction, prediction_schema
 from sciscirl.presets import describe_rules
 from sciscirl.runs.folder import locked_folder, read_rows
+from sciscirl.task.contracts import is_cut_off
 from sciscirl.task.papers import Paper
 from sciscirl.task.rules import TaskRules
 
@@ -91,7 +92,7 @@ async def _ask_all(
             longest_wait_s=60.0,
         )
         line = json.dumps({"key": keys[paper], **answer})
-        with file.open("a", encoding="utf-8") as lines:
+        with errors_about(file, " The same command goes on from here."), file.open("a", encoding="utf-8") as lines:
             lines.write(f"\n{line}")  # first the end of a line that a killed evaluation has not ended
         kept[keys[paper]] = answer
 
@@ -116,7 +117,7 @@ def _post(client: httpx.Client, url: str, body: Mapping[str, Any]) -> dict[str, 
         if answer.is_error:
             raise ValueError(answer.text[:300])
         choice = answer.json()["choices"][0]
-        return {"text": choice["message"]["content"] or "", "is_whole": choice.get("finish_reason") != "length"}
+        return {"text": choice["message"]["content"] or "", "is_whole": not is_cut_off(choice.get("finish_reason"))}
     except (ValueError, LookupError, TypeError) as error:
         said = f"HTTP {answer.status_code}: {error}"
         raise _NoAnswerError(
@@ -127,7 +128,6 @@ def _post(client: httpx.Client, url: str, body: Mapping[str, Any]) -> dict[str, 
 
 
 def _make_row(paper: Paper, rules: TaskRules, said: Mapping[str, Any]) -> dict[str, Any]:
-    answer = rules.parse(said["text"])
-    answer = answer if said["is_whole"] else void(answer)
+    answer = rules.parse(said["text"], None if said["is_whole"] else "length")
     gold, reward = paper.labels(rules.target), rules.score(answer, paper)
     return make_prediction(paper.openalex_id, gold, answer, reward, said["text"])

@@ -16,6 +16,7 @@ import platformdirs
 
 from sciscidata.storage import cached_folder
 from sciscidata.storage.paths import hash_file
+from sciscidata.terminal.messages import one_line
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.models.local_model import require_packages
 from sciscirl.lab.models.pip import run_pip
@@ -101,7 +102,7 @@ def _download(name: str) -> Path:
             wanted = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
             return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:
-        reason = " ".join(str(error).split())[:200].rstrip(".")
+        reason = one_line(error)
         raise SciSciRLError(
             f"{name} could not be fetched from huggingface.co ({type(error).__name__}: {reason}). Check the name and "
             f"the connection, or take a model that needs neither: sciscirl model {next(iter(PACKAGED))}."
@@ -168,7 +169,7 @@ def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> 
     except SciSciRLError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:200].rstrip(".")
+        reason = one_line(error)
         raise SciSciRLError(
             f"{file} cannot be read ({type(error).__name__}: {reason}). If it is whole, give a folder of the same "
             "model as Transformers saves it."

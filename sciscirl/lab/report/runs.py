@@ -39,6 +39,7 @@ from sciscirl.runs.folder import (
     find_eval_split,
     is_supervised,
     list_evaluations,
+    name_facts,
     name_run,
     parse_row,
     read_facts,
@@ -369,7 +370,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         elif settings.target not in TARGETS:
             raise ValueError(f"settings.target needs to be one of {', '.join(TARGETS)}")
     except (ValueError, TypeError) as error:  # msgspec's own errors are of these
-        raise RunFolderError(f"{folder / RUN_FILE} is damaged: {error}. Leave this run out.") from error
+        raise RunFolderError(f"{name_facts(folder)} is damaged: {error}. Leave this run out.") from error
     return facts
 
 

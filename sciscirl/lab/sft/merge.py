@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sciscidata.storage import atomic_folder
 from sciscidata.storage.small_files import read_whole
+from sciscidata.terminal.messages import one_line
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.models.adapter_archive import download_archive
 from sciscirl.lab.models.adapter_files import find_adapter, find_base_model
@@ -186,9 +187,9 @@ def _export(path: str, folder: Path, base_url: str | None) -> None:
     try:
         download(tinker_path=path, output_dir=str(folder), base_url=base_url)
     except WeightsDownloadError as error:
-        reason = " ".join(str(error).split())[:300].rstrip(".")
         raise SciSciRLError(
-            f"{path} could not be downloaded: {reason}. Check the key and that Tinker still keeps this checkpoint."
+            f"{path} could not be downloaded: {one_line(error)}. Check the key, and that Tinker still keeps this "
+            "checkpoint."
         ) from error
 
 

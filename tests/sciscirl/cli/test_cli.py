@@ -31,6 +31,13 @@ def read(name: str, words: list[str]) -> dict:
     return read_words(make_parser(COMMANDS[name], name), COMMANDS[name], words)
 
 
+def test_the_help_promises_of_a_seed_what_it_does_on_a_server(capsys):
+    main(["train", "--help-all"])
+    said = " ".join(capsys.readouterr().out.partition("--seed ")[2].split("--")[0].split())
+    assert "of the order of the papers. On your own hardware also of new weights" in said
+    assert "a Tinker server draws by itself" in said
+
+
 def test_help_names_every_command_in_a_line_and_loads_nothing_heavy():
     program = (
         f"import sys; from sciscirl.cli.main import main; main(['--help']); sys.exit(bool({HEAVY} & {{*sys.modules}}))"

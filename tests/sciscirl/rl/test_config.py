@@ -294,7 +294,14 @@ def test_an_unknown_renderer_or_model_is_one_line(toy_model, tmp_path):
     with pytest.raises(SciSciRLError, match="renderer 'poem' does not work"):
         make_renderer(toy_model, "poem")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SciSciRLError, match=r"tokenizer of .* could not be loaded"):
+    with pytest.raises(SciSciRLError, match=r"tokenizer of .* could not be loaded .*empty holds no model") as caught:
+        make_renderer(str(tmp_path / "empty"), RENDERER)
+    assert "resume" not in str(caught.value)
+    # Transformers makes a tokenizer without words of a configuration alone, whose prompts had seven tokens.
+    (tmp_path / "empty" / "config.json").write_text('{"architectures": ["LlamaForCausalLM"], "model_type": "llama"}')
+    with pytest.raises(
+        SciSciRLError, match=r"vocabulary is missing\)\. A file there may be damaged.*another folder\.$"
+    ):
         make_renderer(str(tmp_path / "empty"), RENDERER)
 
 

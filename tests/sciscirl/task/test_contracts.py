@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import sys
+import time
 from fractions import Fraction
 
 import pytest
@@ -387,9 +388,22 @@ def test_long_hostile_texts_are_read_in_linear_time(piece):
     assert not parse_answer(piece * 100_000, "two_keys").is_valid
 
 
+@pytest.mark.parametrize("contract", ["two_keys", "probabilities"])
+@pytest.mark.parametrize("piece", ["{", "{}", '{"a":1}', '{"a":', '{"a":{', '{"disruption_label":"neutral"}'])
+def test_a_text_of_nothing_but_braces_takes_about_as_long_as_any_other(piece, contract):
+    def measure(one: str) -> float:
+        before = time.process_time()
+        parse_answer((one * 1_000_000)[:1_000_000], contract)
+        return time.process_time() - before
+
+    assert measure(piece) < 10 * min(measure('"'), measure("[]"))
+
+
 @pytest.mark.parametrize(
     ("text", "label", "confidence"),
     [
+        ('{{{"a": {"disruption_label": "neutral", "confidence": 1}', "neutral", 1.0),
+        ('{"disruption_\\u006cabel": "neutral"} so', "neutral", None),
         ('```json\n{"disruption_label": "disruptive", "confidence": 0.5}\n```', "disruptive", 0.5),
         ('The "answer": {"disruption_label": "Disruptive ", "confidence": 0.5} I think.', "disruptive", 0.5),
         ('{"disruption_label": "neutral", "confidence": 7}', "neutral", None),

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.label_thresholds import NOVELTY_LABELS
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import ReleaseError
 from sciscirl.task.papers import Gold, Paper, PaperView, choose_eval_split, hold_out, read_part, read_split, take_head
-from tests.sciscirl.toy import LABELS
+from tests.sciscirl.toy import LABELS, RENDERER, make_slice
 
 PINNED = ["W2", "W7", "W9", "W13", "W18", "W22"]
 VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
@@ -68,6 +69,18 @@ def test_a_head_of_what_is_trained_on_is_not_drawn_by_the_hash_that_holds_out():
     papers = [Paper(f"W{number}", VIEW, Gold("neutral", None)) for number in range(400)]
     kept, head = hold_out(papers, 40)[1], take_head(papers, 40, "disruption")
     assert len(set(ids(kept)) & set(ids(head))) < 20  # 4 are expected
+
+
+def test_a_published_preset_is_judged_by_dev_and_by_test_only_for_disruption_without_dev(toy_slice, tmp_path):
+    with_dev = make_slice(tmp_path / "slice", n_dev=6)
+
+    def judged_by(release, **options):
+        made = LabelDatasetBuilder.from_preset("exp4", str(release), "a/b", renderer=RENDERER, max_steps=1, **options)
+        return made.eval_split
+
+    assert (judged_by(with_dev), judged_by(with_dev, target="novelty"), judged_by(toy_slice)) == ("dev", "dev", "test")
+    assert judged_by(toy_slice, target="novelty") == "held_out"
+    assert judged_by(with_dev, eval_split="test") == "test"
 
 
 def test_without_a_development_split_training_papers_are_held_out(toy_slice):

@@ -8,6 +8,7 @@ import json
 import math
 import pickle
 import random
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -25,19 +26,22 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions,
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.dry_run import describe_server_training
 from sciscirl.lab.hardware_options import PeftSftOptions
+from sciscirl.lab.harnesses.export import Score, read_rules, score
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_classes
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, find_target, make_prediction
 from sciscirl.options import TrainOptions, resolve_preset, resolve_run
-from sciscirl.presets import PRESETS, describe
+from sciscirl.presets import PRESETS, describe, recall_rules
+from sciscirl.runs.folder import read_facts
 from sciscirl.sft.examples import gold_answer
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
 from sciscirl.task.papers import OwnTarget, choose_target, list_labels, read_own_target, read_split
 from sciscirl.task.prompts import STYLES, render_prompt
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
+from tests.sciscirl.evaluation.test_benchmark import chat_server
 from tests.sciscirl.toy import Scripted
 
 LABELS = {
@@ -271,17 +275,71 @@ def test_a_dry_run_and_supervised_examples_ask_for_the_own_label(release, target
     assert json.loads(gold_answer(paper, preset.rules))[target.label.name] == paper.gold.of(target.label.name)
 
 
-def test_a_table_of_texts_and_labels_goes_from_build_to_a_dry_run(toy_model, tmp_path, capsys):
-    lines = [f'"A {"fine" if n % 2 else "dull"} film, {n}.",{"good" if n % 2 else "bad"}' for n in range(120)]
-    (tmp_path / "in.csv").write_text("\n".join(["text,label", *lines]))
-    release = str(tmp_path / "slice")
-    own = ["--label", "label", "--label-name", "mood_label"]
-    sizes = ["--n-train", "60", "--n-test", "20", "--cache-dir", str(tmp_path), "--out", release]
-    assert build_command(["build", "--labelled", str(tmp_path / "in.csv"), *own, *sizes]) == 0
-    assert build_command(["verify", release]) == 0
-    capsys.readouterr()
-    words = ["train", "--release", release, "--target", "mood", "--model", toy_model, "--renderer", "role_colon"]
-    assert train_command([*words, "--dry-run"]) == 0
+MOODS = ("bad", "fair", "good")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """A release of nothing but texts and their labels."""
+    home = tmp_path_factory.mktemp("texts")
+    lines = [f'"A {("dull", "decent", "fine")[n % 3]} film, {n}.",{MOODS[n % 3]}' for n in range(120)]
+    (home / "in.csv").write_text("\n".join(["text,label", *lines]))
+    own = ["--label", "label", "--label-name", "mood_label", "--cache-dir", str(home / "cache")]
+    sizes = ["--n-train", "54", "--n-test", "18", "--out", str(home / "slice")]
+    assert build_command(["build", "--labelled", str(home / "in.csv"), *own, *sizes]) == 0
+    assert build_command(["verify", str(home / "slice")]) == 0
+    return home / "slice"
+
+
+def test_a_dry_run_on_texts_says_what_a_prompt_shows_and_why_there_are_no_trees(texts, toy_model, capsys):
+    words = ["--release", str(texts), "--target", "mood", "--model", toy_model, "--renderer", "role_colon", "--dry-run"]
+    assert train_command(["train", *words, "--preset", "exp4"]) == 0
     printed = capsys.readouterr().out
-    assert '- mood_label: "bad" or "good"' in printed
+    assert '- mood_label: "bad", "fair" or "good"' in printed
     assert "film, " in printed
+    assert "its record (abstract)," in printed
+    assert "null there: title, year of publication, citations so far, main field." in printed
+    assert "Boosted trees on metadata were left out: neither year, citations nor field is known\n" in printed
+    assert "of held_out, training papers that are kept out" in printed
+    with pytest.raises(SciSciRLError, match="hide names every field"):
+        resolve_preset(TrainOptions(release=str(texts), target="mood", hide=("abstract",)))
+
+
+def test_texts_are_judged_compared_reported_and_exported_by_typed_commands(
+    texts, tmp_path, monkeypatch, capsys, caplog
+):
+    monkeypatch.chdir(tmp_path)
+
+    def answer(question):
+        mood = MOODS[[word in question for word in ("dull", "decent", "fine")].index(True)]
+        return 200, {"message": {"content": json.dumps({"mood_label": mood, "confidence": 0.8})}}
+
+    task = ["--release", str(texts), "--target", "label", "--preset", "exp4"]
+    with chat_server(answer) as (url, _):
+        assert train_command(["evaluate", *task, "--model", "mine", "--chat-url", url, "--baselines"]) == 0
+    assert caplog.messages.count("metadata_boosting is left out: neither year, citations nor field is known.") == 1
+    assert capsys.readouterr().out.split()[:4] == ["model", "majority", "prior_random", "tfidf_logistic"]
+    evaluation, beside = Path("evaluations/slice/mine-exp4"), {"majority", "prior_random", "tfidf_logistic"}
+    assert {one.name for one in evaluation.parent.iterdir() if one.is_dir()} == {"mine-exp4", *beside}
+    assert recall_rules(read_facts(evaluation)["settings"]).target.label.classes == MOODS
+
+    compared = ["compare", str(evaluation), "--release", str(texts), "--out", "comparison"]
+    assert train_command(compared) == 0
+    scores = json.loads(Path("comparison/comparison.json").read_text("utf-8"))["scores"]
+    assert {*scores} == {"mine-exp4", *beside}
+    assert (scores["mine-exp4"]["label_match"]["value"], scores["tfidf_logistic"]["label_match"]["value"]) == (1, 1)
+    assert train_command(["report", str(evaluation), "--release", str(texts), "--out", "report.html"]) == 0
+    assert "no baseline stands beside" not in caplog.text
+    assert "prior_" in Path("report.html").read_text("utf-8")
+
+    assert train_command(["export-task", *task, "--out", "exported"]) == 0
+    folder = Path("exported/sciscirl_exp4").absolute()
+    row = json.loads((folder / "test.jsonl").read_text("utf-8").splitlines()[0])
+    gold = render_answer(row["labels"], "two_keys", read_rules(folder).target)
+    assert score(gold, row["labels"], read_rules(folder)) == Score(1.05, 1.0, 1.0)
+    assert "(abstract)" in row["messages"][0]["content"]
+
+
+def test_a_release_of_an_own_label_names_it_where_another_is_asked_for(texts):
+    with pytest.raises(ReleaseError, match=r"54 of 54 rows have no disruption_label.*: target=mood"):
+        read_split(texts, "train")

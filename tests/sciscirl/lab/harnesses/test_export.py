@@ -60,6 +60,9 @@ def test_prompts_labels_and_scores_are_those_of_training(release: Path, exported
         gold = render_answer(row["labels"], "two_keys")
         assert score(gold, row["labels"], again) == Score(1.05, 1.0, 1.0)
         assert score(f"Sure: {gold}", row["labels"], again) == Score(-1.0, 0.0, 0.0)
+        for end in ("length", "max_tokens", "model_length", "content_filter"):  # of OpenAI's API, and of Inspect
+            assert score(gold, row["labels"], again, end) == Score(-0.75, 0.0, 0.0)
+        assert score(gold, row["labels"], again, "stop") == score(gold, row["labels"], again, "unknown")
     # A balanced reward needs the training classes, which the folder has: no release is needed to score.
     for preset, target in (("exp6", "joint"), ("novelty", None)):
         config = ExportConfig(release=release, out=tmp_path / preset, preset=preset, target=target, n_papers=6)
@@ -85,10 +88,49 @@ def test_what_cannot_be_exported_is_refused(
     assert len(rows_of(tmp_path / "b" / "sciscirl_exp4" / "test.jsonl")) == 3
 
 
-def answer_to(question: str) -> str:
-    """Say neutral to every question but some, whose answer keeps no contract."""
-    is_broken = hashlib.sha256(question.strip().encode()).digest()[0] % 3 == 0
-    return "It is neutral." if is_broken else '{"disruption_label": "neutral", "confidence": 0.6}'
+PLUGIN = """
+import sciscirl
+sciscirl.register_reward("timid", base="strong", wrong=-0.1)
+sciscirl.register_prompt("brief", system="$task $answer", user="$title")
+sciscirl.register_preset("mild", base="exp4", reward="timid", style="brief")
+def near(answer, paper):
+    return 1.0 if answer.labels == paper.labels("disruption") else -0.5 * abs(paper.gold.scores["cd_index"])
+sciscirl.register_reward("near", function=near)
+sciscirl.register_preset("scored", base="exp4", reward="near")
+"""
+
+
+def test_what_a_plugin_adds_is_exported_unless_it_is_code_that_sees_scores(
+    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(PLUGIN)
+    words = ["export-task", "--release", str(release), "--plugin", str(plugin), "--preset"]
+    assert main([*words, "mild", "--out", str(tmp_path / "mild")]) == 0
+    folder = tmp_path / "mild" / "sciscirl_mild"
+    (row, *_), program = rows_of(folder / "test.jsonl"), "from sciscirl.lab.harnesses.export import *; import sys, json"
+    program += (
+        "; text, labels = json.loads(sys.argv[2]); print(score(text, labels, read_rules(Path(sys.argv[1]))).reward)"
+    )
+    wrong = next(label for label in ("neutral", "disruptive") if label not in row["target"])
+    said = json.dumps([render_answer(wrong, "two_keys"), row["labels"]])
+    # Another process, which has not run the plugin, pays the same.
+    command = [sys.executable, "-c", program, str(folder), said]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert float(done.stdout) == -0.05
+    assert row["messages"][1]["content"].startswith('"')  # the title alone
+
+    capsys.readouterr()
+    assert main([*words, "scored", "--out", str(tmp_path / "scored")]) == 1
+    assert re.search(r"reward 'near' is the function near.*sciscirl evaluate", capsys.readouterr().err)
+    assert not (tmp_path / "scored").exists()
+
+
+def answer_to(question: str) -> tuple[str, str]:
+    """Say neutral to every question, and why the answer ended: some keep no contract, some are cut off when whole."""
+    kind = hashlib.sha256(question.strip().encode()).digest()[0] % 3
+    text = "It is neutral." if kind == 0 else '{"disruption_label": "neutral", "confidence": 0.6}'
+    return text, "length" if kind == 1 else "stop"
 
 
 class ChatServer(Server):
@@ -107,10 +149,11 @@ class ChatHandler(Handler):
     def do_POST(self) -> None:
         body = json.loads(self.body())
         self.server.asked.append(body)
-        reply = {"role": "assistant", "content": answer_to(body["messages"][-1]["content"])}
+        text, end = answer_to(body["messages"][-1]["content"])
+        reply = {"role": "assistant", "content": text}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         whole = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"], "usage": usage}
-        whole["choices"] = [{"index": 0, "message": reply, "finish_reason": "stop"}]
+        whole["choices"] = [{"index": 0, "message": reply, "finish_reason": end}]
         self.send(200, whole, {"Content-Type": "application/json"})
 
 
@@ -118,7 +161,9 @@ def expected(exported: Path) -> dict[str, float]:
     """The means that a harness has to find: each answer follows from its question."""
     folder = exported / "sciscirl_exp4"
     rows, rules = rows_of(folder / "test.jsonl"), read_rules(folder)
-    found = [score(answer_to(row["messages"][-1]["content"]), row["labels"], rules)._asdict() for row in rows]
+    answers = [answer_to(row["messages"][-1]["content"]) for row in rows]
+    assert {end for _, end in answers} == {"stop", "length"}
+    found = [score(text, row["labels"], rules, end)._asdict() for (text, end), row in zip(answers, rows, strict=True)]
     means = {name: math.fsum(one[name] for one in found) / len(found) for name in Score._fields}
     assert 0 < means["correct"] < means["valid"] < 1
     return means

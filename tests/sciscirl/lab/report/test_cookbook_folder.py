@@ -111,7 +111,25 @@ def test_a_run_of_another_environment_is_named_and_left_out(tmp_path):
         find_subject(EvaluationConfig(run=tmp_path, release=tmp_path, out=tmp_path / "out"))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"), [({"release": "/gone"}, "its release is None"), ({"style": 3}, "style is 3")]
+)
+def test_a_damaged_folder_of_the_cookbook_is_named_by_its_own_file(trained, toy_slice, tmp_path, change, said):
+    config = json.loads((trained / "config.json").read_text("utf-8"))
+    config["dataset_builder"] |= change
+    (trained / "config.json").write_text(json.dumps(config), "utf-8")
+    with pytest.raises(SciSciRLError, match=rf"plain/config\.json does not describe a training run \(.*{said}"):
+        find_subject(EvaluationConfig(run=trained, release=toy_slice, out=tmp_path / "out"))
+    file = tmp_path / "plain" / "metrics.jsonl"
+    with pytest.raises(RunFolderError, match=r"metrics\.jsonl is not the folder of a run"):
+        find_subject(EvaluationConfig(run=file, release=toy_slice, out=tmp_path / "out"))
+
+
 def test_a_configuration_of_something_else_is_no_run(tmp_path):
+    broken = {"dataset_builder": {"target": {"label": 3}}, "model_name": "a/b", "learning_rate": 1e-4}
+    (tmp_path / "config.json").write_text(json.dumps(broken), "utf-8")
+    with pytest.raises(RunFolderError, match=r"no config\.json of the cookbook"):
+        read_run(tmp_path, "x")
     (tmp_path / "config.json").write_text('{"model_type": "llama"}', "utf-8")
     with pytest.raises(RunFolderError, match=r"has no run\.json, and no config\.json of the cookbook"):
         read_run(tmp_path, "x")
