@@ -39,18 +39,7 @@ from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, writ
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.rl.train import train_preset
-from sciscirl.runs.folder import (
-    ADAPTER,
-    METRICS_FILE,
-    describe_run,
-    expand_home,
-    find_checkpoint,
-    find_step,
-    locked_folder,
-    read_judgement,
-    read_rows,
-    refuse_release,
-)
+from sciscirl.runs.folder import describe_run, expand_home, is_over, locked_folder, refuse_release
 from sciscirl.runs.server_checks import check_server
 from sciscirl.sft.tinker_backend import train_on_tinker
 from sciscirl.task.papers import choose_eval_split, read_split, size_held_out
@@ -321,18 +310,6 @@ def _describe(options: SweepOptions) -> dict[str, Any]:
 
 def _name_run(run: PlannedRun) -> str:
     return f"{run.name}, seed {run.seed}"
-
-
-def is_over(folder: Path) -> bool:
-    """Say whether a run has its final weights and was judged with them, or was ended by a collapse."""
-    rows = read_rows(folder / METRICS_FILE)
-    if any(row.get("collapse_stop") for row in rows):
-        return True
-    final = find_checkpoint(folder, "sampler_path") or find_checkpoint(folder)
-    if final is None or not (final.name == "final" or (folder / ADAPTER).is_dir()):
-        return False
-    step = find_step(folder, final)
-    return any(row.get("step") == step and read_judgement(row) for row in rows)
 
 
 async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
