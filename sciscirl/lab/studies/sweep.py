@@ -235,11 +235,6 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
                 f"{first} is of the task {one.rules.target}, {name} of {other.rules.target}: their answers cannot be "
                 "compared. Sweep over presets of one task."
             )
-        if other.eval_group_size > 1:
-            raise SciSciRLError(
-                f"{name} is judged by {other.eval_group_size} answers to each paper, and a comparison needs one. Set "
-                "eval_group_size=1."
-            )
 
 
 def check_papers(runs: Sequence[PlannedRun]) -> None:

@@ -95,7 +95,6 @@ def test_values_of_every_kind_can_be_varied():
         ({"way": ("sft",), "learning_rate": 1.0}, "learning_rate has no effect .* Supervised runs read sft_learning"),
         ({"way": ("sft",), "vary": ("group_size:4,8",)}, "group_size has no effect with way=sft"),
         ({"way": ("sft_rl",), "load_checkpoint": "runs/x"}, "load_checkpoint cannot be set with way=sft_rl"),
-        ({"eval_group_size": 2}, "judged by 2 answers to each paper"),
     ],
 )  # fmt: skip
 def test_what_a_sweep_cannot_do_is_refused_before_anything_runs(wrong, said):
