@@ -208,7 +208,7 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
         settings = list_settings(run, builder)
-        how = {"resume": options.resume, "steps_per_epoch": n_steps, "n_steps": n_steps}
+        how: dict[str, Any] = {"resume": options.resume, "steps_per_epoch": n_steps, "n_steps": n_steps}
         first_step = begin_run(folder, Path(options.release), settings, **how)
         if first_step is None:
             return folder
