@@ -282,6 +282,12 @@ def test_a_run_that_was_killed_draws_the_same_evaluations_and_an_ended_one_is_le
     assert "has ended after 3 of 3 steps" in caplog.text
     assert hash_files(tmp_path / "killed") == before
     assert len(asked) == 6
+    train_locally(resolve_run(replace(killed, resume=True, max_steps=4)))  # more steps: only their weights are asked
+    assert len(asked) == 9
+    assert [row["step"] for row in read_rows(tmp_path / "killed") if "test/n" in row] == [0, 1, 2, 3, 4]
+    assert {name: before[name] for name in before if "predictions" in name}.items() <= hash_files(
+        tmp_path / "killed"
+    ).items()
 
 
 def test_a_run_in_four_bits_that_was_killed_samples_the_same_answers(options_of, tmp_path, monkeypatch):

@@ -270,6 +270,19 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     assert "was begun without --learning-rate 1.0. Go on with" in capsys.readouterr().err
 
 
+def test_a_run_that_has_ended_is_left_as_it_is_however_often_it_is_resumed(cookbook, release, tmp_path, caplog):
+    options = TrainOptions(
+        **cookbook.options, release=str(release), eval_split="dev", log_path=str(tmp_path / "run"), resume=True
+    )
+    asyncio.run(rl_train.train_preset(options))
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with caplog.at_level("INFO", logger="sciscirl"):
+        asyncio.run(rl_train.train_preset(options))
+    assert "run has ended after 2 of 2 steps: nothing is left to do" in caplog.text
+    assert len(cookbook.calls) == 1
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
 def test_a_run_that_fails_does_not_stop_the_others_and_is_said(cookbook, release, tmp_path, capsys):
     words = [f"{name}={value}" for name, value in cookbook.options.items() if name != "preset"]
     words += [f"release={release}", f"out={tmp_path / 'sweep'}", "preset=exp4,exp2"]
