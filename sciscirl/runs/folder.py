@@ -137,7 +137,7 @@ def begin_run(
     checkpoint = (find or find_checkpoint)(folder)
     step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
     if n_steps is not None and step >= n_steps and is_over(folder):
-        _log.info(
+        _log.warning(
             "%s has ended after %s of %s steps: nothing is left to do, and nothing is changed", folder, step, n_steps
         )
         return None
