@@ -47,6 +47,10 @@ class LocalServerError(SciSciRLError, RuntimeError):
     """A local Tinker server cannot be set up or started: no network, no model, or a port in use."""
 
 
+class FullServerError(SciSciRLError, RuntimeError):
+    """A Tinker server has no place for another model now; it has one when another run ends."""
+
+
 class RunFolderError(SciSciRLError, ValueError):
     """A folder does not hold a run, or not the evaluation or checkpoint that was asked for."""
 

@@ -62,6 +62,13 @@ def seal_file(path: Path) -> None:
     _enter(path, hash_file(path))
 
 
+def remove_sealed(path: Path) -> None:
+    """Remove a file, and its entry."""
+    path.unlink(missing_ok=True)
+    if is_listed(path):
+        _enter(path)
+
+
 def is_listed(path: Path) -> bool:
     """Whether SHA256SUMS names a file."""
     home, name = _place(path)

@@ -26,7 +26,7 @@ from sciscirl.errors import ReleaseError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
-from sciscirl.metrics.predictions import collect_predictions, write_predictions
+from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.options import Run, RunOptions, SftOptions
 from sciscirl.runs.folder import find_rollouts
 from sciscirl.task.adversarial_rules import AdversarialRules
@@ -118,7 +118,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         export = rollout_summary_export
         if export is not None and export.iteration == self.end_step:
             return {}
-        if self.scoring is not None:
+        if self.scoring is not None and self._find_kept(export) is None:
             predictions, prior = await self.scoring.ask_server(sampling_client, self.papers, self.rules, self.renderer)
             return self._conclude(predictions, prior, export)
         policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
@@ -134,8 +134,11 @@ class LabelEvaluator(RLTestSetEvaluator):
     ) -> dict[str, float]:
         """Judge any completer of tokens; an error of the server is raised, not counted as a wrong answer.
 
+        A resumed run does not ask the weights that it goes on from again: what they answered is kept.
         If the alarm ends the run (CollapseError), predictions and rollouts are written by then.
         """
+        if (kept := self._find_kept(rollout_summary_export)) is not None:
+            return self._conclude(kept, {}, rollout_summary_export)
         if self.scoring is not None:
             predictions, prior = await self.scoring.ask_completer(policy, self.papers, self.rules, self.renderer)
             return self._conclude(predictions, prior, rollout_summary_export)
@@ -155,15 +158,23 @@ class LabelEvaluator(RLTestSetEvaluator):
                 seal_file(file)
         return self._conclude(collect_predictions(groups, self.target, schema=self.schema), {}, rollout_summary_export)
 
+    def _find_kept(self, export: RolloutSummaryExportConfig | None) -> pl.DataFrame | None:
+        """Return what these weights answered before the run was stopped; ``begin_run`` removes answers of others."""
+        path = None if export is None else self._locate(export)
+        return read_predictions(path) if path is not None and path.is_file() else None
+
+    def _locate(self, export: RolloutSummaryExportConfig | None) -> Path | None:
+        step = "" if export is None else f"_{export.iteration:06d}"
+        return None if self.folder is None else self.folder / f"{self.name}{step}.parquet"
+
     def _conclude(
         self, predictions: pl.DataFrame, prior: dict[str, float], export: RolloutSummaryExportConfig | None
     ) -> dict[str, float]:
         """Write predictions down, measure them and sound the alarm."""
         self.predictions, self.prior = predictions, prior
         step = export.iteration if export is not None else None
-        if self.folder is not None:
-            file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
-            write_predictions(self.predictions, self.folder / file)
+        if (path := self._locate(export)) is not None:
+            write_predictions(self.predictions, path)
         measured = measure_predictions(self.predictions)
         measured |= relate_to_ceiling(measured, self.ceiling, self.target)
         if (doubt := explain_doubt(measured, self.contract, is_taught=self.is_taught)) is not None:

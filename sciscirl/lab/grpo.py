@@ -90,12 +90,14 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         start = begun_from or {}
         warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
         settings, release = list_own_settings(run, builder), Path(options.release)
-        step = begin_run(
-            folder, release, settings, resume=options.resume, begun_from=begun_from, find=recover_checkpoint
-        )
+        batches, _ = asyncio.run(builder())
+        n_steps = min(options.max_steps, len(batches))
+        how: dict[str, Any] = {"resume": options.resume, "begun_from": begun_from, "n_steps": n_steps}
+        step = begin_run(folder, release, settings, find=recover_checkpoint, **how)
+        if step is None:
+            return folder
         watched = chz.replace(builder, run=str(folder), first_step=step, collapse=options.collapse)
         dataset, _ = asyncio.run(watched())
-        n_steps = min(options.max_steps, len(dataset))
         arguments = make_arguments(run, n_steps)
         checkpoint = find_checkpoint(folder) if options.resume else None
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None

@@ -86,7 +86,16 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
         start = run.begun_from or {}
         warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
         settings = list_settings(run, builder_of(config))
-        step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=run.begun_from)
+        step = begin_run(
+            folder,
+            Path(options.release),
+            settings,
+            resume=options.resume,
+            begun_from=run.begun_from,
+            n_steps=evaluator.end_step,
+        )
+        if step is None:
+            return folder
         builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=options.collapse)
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import os
 import platform
 import re
@@ -28,7 +29,7 @@ from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.replaced import read_steadily
 from sciscidata.storage.small_files import parse_json, read_whole
-from sciscidata.storage.sums import check_sealed, is_listed, read_json, seal_file, sealed_file
+from sciscidata.storage.sums import check_sealed, is_listed, read_json, remove_sealed, seal_file, sealed_file
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab_parts import load_part
 from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
@@ -61,6 +62,7 @@ _PACKAGES: Final = (
     "sciscidata", "tinker", "tinker-cookbook", "torch", "transformers", "tokenizers", "peft", "accelerate",
     "trl", "bitsandbytes", "polars", "scikit-learn",
 )  # fmt: skip
+_log = logging.getLogger(__name__)
 _DEPTH: Final = 4  # way to train / seed / checkpoints / checkpoint-50
 
 
@@ -122,12 +124,14 @@ def begin_run(
     steps_per_epoch: int = 0,
     begun_from: Mapping[str, Any] | None = None,
     find: Callable[[Path], CheckpointRecord | None] | None = None,
-) -> int:
+    n_steps: int | None = None,
+) -> int | None:
     """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
-    On resuming, metrics and rollouts after the last checkpoint (of ``find``) and half-written lines are dropped.
-    ``settings`` are everything that decides what the run does. ``steps_per_epoch`` is of a loop that numbers steps in
-    each epoch from 0. A resumed run keeps its ``begun_from``.
+    On resuming, metrics and rollouts after the last checkpoint (of ``find``) and half-written lines are dropped. The
+    answers by which its weights were judged stay. ``settings`` are everything that decides what the run does.
+    ``steps_per_epoch`` is of a loop that numbers steps in each epoch from 0. A resumed run keeps its ``begun_from``.
+    None: it has taken all ``n_steps`` and was judged. Then nothing is changed, and the log says so.
     """
     facts = plan_run(folder, release, settings, resume=resume)
     if facts is not None:
@@ -137,6 +141,11 @@ def begin_run(
     keep_rows(folder / CHECKPOINTS_FILE, _is_checkpoint)
     checkpoint = (find or find_checkpoint)(folder)
     step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
+    if n_steps is not None and step >= n_steps and is_over(folder):
+        _log.warning(
+            "%s has ended after %s of %s steps: nothing is left to do, and nothing is changed", folder, step, n_steps
+        )
+        return None
 
     def is_kept(row: Mapping[str, Any]) -> bool:
         taken = row.get("step")
@@ -144,8 +153,15 @@ def begin_run(
 
     keep_rows(folder / METRICS_FILE, is_kept)
     for answers in folder.glob("iteration_*"):
-        if answers.name >= f"iteration_{step:06d}":
+        if answers.name == f"iteration_{step:06d}" and any(answers.glob("eval_*")):
+            for path in answers.glob("train*"):
+                remove_sealed(path)
+        elif answers.name >= f"iteration_{step:06d}":
             remove_folder(answers)
+    for path in (folder / "predictions").glob("*_*.parquet"):
+        judged = path.stem.rpartition("_")[2]
+        if judged.isdecimal() and int(judged) > step:  # of weights that are gone
+            remove_sealed(path)
     return step
 
 
@@ -353,6 +369,17 @@ def is_judged(folder: Path, step: int | None) -> bool:
     return any(row.get("step") == step and read_judgement(row) for row in read_rows(folder / METRICS_FILE))
 
 
+def is_over(folder: Path) -> bool:
+    """Say whether a run has its final weights and was judged with them, or was ended by a collapse."""
+    rows = read_rows(folder / METRICS_FILE)
+    if any(row.get("collapse_stop") for row in rows):
+        return True
+    final = find_checkpoint(folder, "sampler_path") or find_checkpoint(folder)
+    if final is None or not (final.name == "final" or (folder / ADAPTER).is_dir()):
+        return False
+    return is_judged(folder, find_step(folder, final))
+
+
 def read_judgement(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the metrics of an evaluation in a row of ``metrics.jsonl``, without the name of the split; {} if none."""
     for split in EVAL_SPLITS:
@@ -428,14 +455,16 @@ def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> list[dic
     """Keep some rows of a file of JSON lines, and return them; half-written lines go."""
     if not path.exists():
         return []
+    every = [*read_lines(path)]
     lines: list[str] = []
     rows: list[dict[str, Any]] = []
-    for line in read_lines(path):
+    for line in every:
         row = parse_row(line)  # None: the line that a killed run was writing
         if row is not None and is_kept(row):
-            lines.append(line.rstrip("\r\n"))
+            lines.append(line.rstrip("\r\n") + "\n")
             rows.append(row)
-    _write(path, "".join(f"{line}\n" for line in lines))
+    if lines != every:
+        _write(path, "".join(lines))
     return rows
 
 

@@ -16,7 +16,7 @@ from tinker.lib.base_url import resolve_base_url
 
 from sciscidata.remote.urls import check_address, show_address
 from sciscidata.terminal.messages import one_line
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import FullServerError, SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.prices import PRICES
 
@@ -26,9 +26,10 @@ _LOCAL_HINT = (
     "or start a server of your own: sciscirl serve --tiny. No server is needed by train --backend local, sft --backend "
     "peft and evaluate --local-model; a sweep needs one"
 )
+_FULL: Final = "Maximum number of LoRA adapters"
 #: Words in an answer of SkyRL, and what they mean for the user.
 _SKYRL_ANSWERS: Final = {
-    "Maximum number of LoRA adapters": "cannot take another model: all its adapter slots are taken. One is the base "
+    _FULL: "cannot take another model: all its adapter slots are taken. One is the base "
     "model's; each run, and each other model that is sampled from, needs one. Wait for another run to end (of one that "
     "was killed, 90 s), or start the server with a higher --max-lora-adapters",
     " not loaded": "does not hold the model that was asked for. It was restarted, or heard nothing of the run for too "
@@ -168,7 +169,8 @@ def _refused(url: str, error: tinker.APIStatusError | tinker.RequestFailedError,
     said = one_line(error)
     for words, meaning in _SKYRL_ANSWERS.items():
         if words in said:
-            return SciSciRLError(f"{url} {meaning} ({said}){end or '.'}")
+            kind = FullServerError if words == _FULL else SciSciRLError
+            return kind(f"{url} {meaning} ({said}){end or '.'}")
     what = (
         f"answered {error.status_code}" if isinstance(error, tinker.APIStatusError) else "could not do what was asked"
     )

@@ -208,7 +208,10 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
         settings = list_settings(run, builder)
-        first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, steps_per_epoch=n_steps)
+        how: dict[str, Any] = {"resume": options.resume, "steps_per_epoch": n_steps, "n_steps": n_steps}
+        first_step = begin_run(folder, Path(options.release), settings, **how)
+        if first_step is None:
+            return folder
         async with guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name):
             with measured_labels([*list_labels(preset.rules.target)], options.loss_on):
                 await train.main(make_config(run, builder, first_step=first_step))

@@ -72,9 +72,13 @@ def make_run(
     manifest_sha256: str = SLICE,
     sealed: bool = False,
 ) -> Path:
-    """Write a training run: run.json, metrics.jsonl, checkpoints.jsonl, predictions; no SHA256SUMS: an older one."""
+    """Write a training run: run.json, metrics.jsonl, checkpoints.jsonl, predictions; no SHA256SUMS: an older one.
+
+    It was judged greedily.
+    """
     (folder / "predictions").mkdir(parents=True)
-    kept = describe(find_preset(preset)) | {"model": "Qwen/Qwen3-8B", "seed": seed, **(settings or {})}
+    kept = describe(find_preset(preset)) | {"model": "Qwen/Qwen3-8B", "seed": seed, "eval_temperature": 0.0}
+    kept |= settings or {}
     write_facts(folder, kept, manifest_sha256)
     split = kept.get("eval_split", "test")
     rows: list[dict[str, float]] = []

@@ -20,7 +20,8 @@ from sciscidata.terminal.messages import align_columns
 from sciscirl.errors import PredictionsError
 from sciscirl.evaluation.evaluate import METRICS_FILE, PREDICTIONS_FILE, check_unused, measure
 from sciscirl.lab.analysis.compare import ASKED
-from sciscirl.metrics.metrics import Floats, find_right
+from sciscirl.metrics.bootstrap import N_RESAMPLES
+from sciscirl.metrics.metrics import Counts, Floats, find_right
 from sciscirl.metrics.predictions import (
     check_predictions,
     column_ends,
@@ -38,9 +39,14 @@ _SHOWN: Final = ("label_match", "ece", "brier", "forecast_brier", "mean_confiden
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """The result of ``calibrate_evaluation``: temperatures, metrics before and after, and the folder of the latter."""
+    """The result of ``calibrate_evaluation``: temperatures, metrics before and after, and the folder of the latter.
+
+    ``p`` is that of ``find_noise``, and ``like_one`` names the temperatures that cannot be told from 1.
+    """
 
     temperatures: Mapping[str, float]
+    p: Mapping[str, float]
+    like_one: tuple[str, ...]
     before: Mapping[str, float]
     after: Mapping[str, float]
     out: Path
@@ -63,16 +69,16 @@ def calibrate_evaluation(evaluation: Path, on: Path, out: Path | None = None) ->
             f"{len(shared):,} papers of {evaluation} are in {on} too: probabilities that were fitted to papers flatter "
             "the model on them. Evaluate on another split: split=dev."
         )
-    temperatures = fit_temperatures(dev)
+    temperatures, p = fit_temperatures(dev), find_noise(dev)
     scaled = apply_temperatures(table, temperatures)
     before, after = (measure(one) | measure_nll(one) for one in (table, scaled))
-    stated = {"temperatures": temperatures, "split": of_dev["settings"].get("split"), "n_answers": len(dev)}
+    stated = {"temperatures": temperatures, "p": p, "split": of_dev["settings"].get("split"), "n_answers": len(dev)}
     settings = {**facts["settings"], "calibration": stated}
     with locked_folder(out, user="calibration", option="out"):
         write_predictions(scaled, out / PREDICTIONS_FILE)
         write_json(out / RUN_FILE, {**facts, "settings": settings})
         write_json(out / METRICS_FILE, after)
-    return Calibrated(temperatures, before, after, out)
+    return Calibrated(temperatures, p, _find_like_one(dev, temperatures), before, after, out)
 
 
 def _compare(settings: Mapping[str, Any], others: Mapping[str, Any], evaluation: Path, on: Path) -> None:
@@ -94,13 +100,25 @@ def render_calibration(result: Calibrated) -> str:
     rows = [["", "before", "after"]]
     rows += [[name, f"{result.before[name]:.4f}", f"{result.after[name]:.4f}"] for name in names]
     told = ", ".join(f"{name} {value:.3f}" for name, value in result.temperatures.items())
-    return "\n".join([f"temperature: {told}; above 1 the model was too sure", *align_columns(rows)])
+    doubts = [
+        f"{name}: noise. Its probabilities are not surely higher for right labels than for others (p {p:.2f}), and a "
+        "temperature only makes them more alike."
+        for name, p in result.p.items()
+        if p > NOISE
+    ]
+    doubts += [f"{name}: its temperature cannot be told from 1" for name in result.like_one if result.p[name] <= NOISE]
+    return "\n".join([f"temperature: {told}; above 1 the model was too sure", *doubts, *align_columns(rows)])
 
 
+#: Probabilities whose p is above this cannot be told from noise.
+NOISE: Final = 0.05
+#: Chi-squared with one degree of freedom is above this in 5 % of the cases.
+_CHI_SQUARED: Final = 3.841
 #: A smaller probability counts as this one, so that no loss is infinite.
 SMALLEST: Final = 1e-6
 #: The temperatures that are tried lie between 1 / this and this.
 _HOTTEST: Final = 100.0
+_ROUNDING: Final = 1e-9
 
 
 def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
@@ -133,6 +151,48 @@ def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
         best: Any = minimize_scalar(loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6})
         found[name] = float(math.exp(best.x))
     return found
+
+
+def find_noise(predictions: pl.DataFrame) -> dict[str, float]:
+    """Return p of each label's probabilities, or of the confidence: whether they tell right labels from others.
+
+    It is how often the gold labels would be as probable if they were dealt to the papers anew. Of several answers to a
+    paper the mean counts. Invalid answers are left out; without a valid one there is nothing to test.
+
+    Source: permutation test, Good 2005; p with one added, Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
+    """
+    frame = check_predictions(predictions).filter("is_valid")
+    papers = frame["openalex_id"].to_list() if "openalex_id" in frame.columns else [*range(len(frame))]
+    rows = np.array([*map({paper: row for row, paper in enumerate(dict.fromkeys(papers))}.get, papers)], dtype=np.int64)
+    n_papers = len(set(papers))
+    found: dict[str, float] = {}
+    for name, (chances, gold) in _read_chances(frame).items() if n_papers else ():
+        logs, golds = (_mean_by_paper(one, rows, n_papers) for one in (np.log(np.maximum(chances, SMALLEST)), gold))
+        stream, observed = np.random.Philox(key=0), float((logs * golds).sum())
+        dealt = [
+            float((logs * golds[np.argsort(stream.random_raw(n_papers), kind="stable")]).sum())
+            for _ in range(N_RESAMPLES)
+        ]
+        found[name] = (1 + sum(one >= observed - _ROUNDING for one in dealt)) / (1 + N_RESAMPLES)
+    return found
+
+
+def _mean_by_paper(values: Floats, rows: Counts, n_papers: int) -> Floats:
+    sums = np.zeros((n_papers, values.shape[1]))
+    np.add.at(sums, rows, values)
+    return sums / np.bincount(rows, minlength=n_papers)[:, None]
+
+
+def _find_like_one(predictions: pl.DataFrame, temperatures: Mapping[str, float]) -> tuple[str, ...]:
+    """Name the temperatures that a likelihood-ratio test does not tell from 1; a paper counts once."""
+    frame = check_predictions(predictions).filter("is_valid")
+    n_papers = frame["openalex_id"].n_unique()
+    read = _read_chances(frame)
+    gains = {
+        name: _mean_nll(_scale(chances, 1.0), gold) - _mean_nll(_scale(chances, temperatures[name]), gold)
+        for name, (chances, gold) in read.items()
+    }
+    return tuple(name for name, gain in gains.items() if 2 * n_papers * gain < _CHI_SQUARED)
 
 
 def apply_temperatures(predictions: pl.DataFrame, temperatures: Mapping[str, float]) -> pl.DataFrame:

@@ -5,10 +5,11 @@ A model may be one evaluation, or a way to train that was repeated with several 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, combinations
-from statistics import fmean
+from statistics import fmean, stdev
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
@@ -44,7 +45,7 @@ _UNSTATED: Final[Mapping[str, Any]] = MappingProxyType({"hide": [], "answers": "
 
 #: The metrics of each model.
 MEASURED: Final = (*COMPARED, "balanced_accuracy", "invalid")
-_SEEDS_STREAM: Final = 1 << 192  # counter of Philox from which seeds are drawn; papers are drawn from 0 on
+_SWAPS_STREAM: Final = 1 << 193  # counter of Philox from which swaps are drawn; papers are drawn from 0 on
 _BLOCK: Final = 500  # permutations at a time
 _ROUNDING: Final = 1e-9
 #: Predictions of each seed.
@@ -57,7 +58,7 @@ class CompareConfig:
 
     Attributes:
         reference: compare every other model with this one only; None: every pair.
-        n_resamples: of seeds and papers, for the intervals, and of the permutations, for p.
+        n_resamples: of papers, for the intervals, and of the permutations, for p.
         level: of the intervals.
         seed: of the resamples.
     """
@@ -73,7 +74,7 @@ class CompareConfig:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and the percentile interval of its resamples; the ends are None if no resample defines it."""
+    """A value and its interval; the ends are None if no resample defines it."""
 
     value: float
     low: float | None
@@ -90,7 +91,7 @@ class Pair:
     differences: Mapping[str, Estimate]  # for each of COMPARED
     p: Mapping[str, float | None]  # two-sided; None without a common seed
     p_holm: Mapping[str, float | None]  # adjusted for the number of pairs
-    only_left: int | None  # papers that left answers right and right does not; None if there are several seeds
+    only_left: int | None  # papers that left answers right and right does not; None with several seeds or answers
     only_right: int | None
     asked_otherwise: tuple[str, ...] = ()  # settings of ASKED in which the two differ
 
@@ -136,15 +137,15 @@ def compare_predictions(
     ceiling: Mapping[str, float] | None = None,
     beside: Mapping[str, pl.DataFrame] = MappingProxyType({}),
 ) -> Comparison:
-    """Compare models that answered once to each of the same papers.
+    """Compare models that answered to each of the same papers, once or several times.
 
     An answer that is not valid is wrong in every figure. The order of rows does not matter. Intervals come from
     resamples of the papers that are the same for all models, so that what is due to the papers cancels out of
-    differences.
+    differences. A paper is drawn with all its answers, so intervals also cover what other draws would have answered.
 
-    A way to train that was repeated has a table for each seed. Its score is the mean over the seeds. A resample then
-    draws as many seeds as there are, and papers, both with replacement (a hierarchical bootstrap). Few seeds make an
-    interval too narrow. A resample of three seeds varies by two thirds of what three new ones would.
+    A way to train that was repeated has a table for each seed. Its score is the mean over the seeds. Student's t says
+    how far it may be off because of them, with as many degrees of freedom as there are seeds, less one. That is added
+    in squares to what resamples of the papers say. Differences are taken seed by seed where both have the same seeds.
 
     p is of a test that permutes papers: it swaps the answers of both to a paper, of all seeds together. It asks how
     often the mean over the seeds then differs by as much as it does. For label_match of one label and one seed that is
@@ -160,9 +161,10 @@ def compare_predictions(
 
     Raises:
         PredictionsError: there is nothing to compare, or the reference is not among the models. Or they are not of the
-            same papers, with the same gold labels and one answer to each.
+            same papers, with the same gold labels and equally many answers to each.
 
-    Source: resampling of crossed factors, Owen 2007, doi:10.1214/07-AOAS122; McNemar 1947, doi:10.1007/BF02295996;
+    Source: resampling of papers with their answers, Davison & Hinkley 1997, Bootstrap Methods and their Application,
+    section 3.8; Student 1908, doi:10.2307/2331554; McNemar 1947, doi:10.1007/BF02295996;
     permutation test, Good 2005, Permutation, Parametric and Bootstrap Tests of Hypotheses, chapter 3; p with one added,
     Phipson & Smyth 2010, doi:10.2202/1544-6115.1585; Holm 1979, Scandinavian Journal of Statistics 6(2), 65-70.
 
@@ -196,10 +198,6 @@ def compare_predictions(
     drawn = resample_metrics(list(aligned.values()), n_resamples=config.n_resamples, seed=config.seed)
     drawn["invalid"] = 1 - drawn["format_strict_ok"]
     row_of = {label: row for row, label in enumerate(aligned)}
-    most = max(map(len, every.values()))
-    stream = np.random.Philox(key=config.seed, counter=_SEEDS_STREAM)
-    # The upper bits decide, so every way makes its own choice of the same draws.
-    draws = stream.random_raw(config.n_resamples * most).reshape(config.n_resamples, most)
     measured = {name: [measure_predictions(table) for table in seeds.values()] for name, seeds in tables.items()}
     by_seed = {
         name: {metric: tuple(one[metric] for one in seeds) for metric in MEASURED} for name, seeds in measured.items()
@@ -207,14 +205,19 @@ def compare_predictions(
     scores = {name: {metric: fmean(values) for metric, values in metrics.items()} for name, metrics in by_seed.items()}
 
     def resample(name: str, metric: str) -> Floats:
-        rows = [row_of[labelled[name, seed]] for seed in every[name]]
-        chosen = ((draws[:, : len(rows)] >> np.uint64(32)) * np.uint64(len(rows)) >> np.uint64(32)).astype(np.int64)
-        return drawn[metric][rows].T[np.arange(config.n_resamples)[:, None], chosen].mean(axis=1)
+        return drawn[metric][[row_of[labelled[name, seed]] for seed in every[name]]].mean(axis=0)
 
     def find_ends(name: str) -> Mapping[str, tuple[float, float]]:
         if len(every[name]) > 1:
-            found = {metric: percentile_interval(resample(name, metric), config.level) for metric in MEASURED}
-            return {metric: ends for metric, ends in found.items() if ends is not None and ends[0] < ends[1]}
+            found = {
+                metric: _widen(percentile_interval(resample(name, metric), config.level), values, config.level)
+                for metric, values in by_seed[name].items()
+            }
+            return {
+                metric: (max(0.0, ends[0]), min(1.0, ends[1]))
+                for metric, ends in found.items()
+                if ends is not None and ends[0] < ends[1]
+            }
         ((seed, table),) = tables[name].items()
         row = row_of[labelled[name, seed]]
         found = find_intervals(table, {metric: values[row] for metric, values in drawn.items()}, config.level)
@@ -223,7 +226,14 @@ def compare_predictions(
 
     def difference(left: str, right: str, metric: str) -> Estimate:
         ends = percentile_interval(resample(left, metric) - resample(right, metric), config.level)
-        return Estimate(scores[left][metric] - scores[right][metric], *(ends or (None, None)))
+        one, other = (dict(zip(every[name], by_seed[name][metric], strict=True)) for name in (left, right))
+        if one.keys() == other.keys():
+            ends = _widen(ends, [one[seed] - other[seed] for seed in one], config.level)
+        else:
+            for values in (one, other):
+                ends = _widen(ends, [*values.values()], config.level, scores[left][metric] - scores[right][metric])
+        low, high = (None, None) if ends is None else (max(-1.0, ends[0]), min(1.0, ends[1]))
+        return Estimate(scores[left][metric] - scores[right][metric], low, high)
 
     ends = {name: find_ends(name) for name in every}
     names = list(combinations(ways, 2))
@@ -242,7 +252,7 @@ def compare_predictions(
         for name, seeds in measured.items()
     }
     return Comparison(
-        n_papers=len(first),
+        n_papers=first["openalex_id"].n_unique(),
         target=str(target),
         config=config,
         names=tuple(ways),
@@ -271,11 +281,28 @@ def compare_predictions(
     )
 
 
+def _widen(
+    ends: tuple[float, float] | None, by_seed: Sequence[float], level: float, middle: float | None = None
+) -> tuple[float, float] | None:
+    """Widen an interval over papers by how far the mean of these seeds may be off (Student's t). One seed tells not."""
+    if ends is None or len(by_seed) < 2 or not (apart := stdev(by_seed)):
+        return ends
+    from scipy.special import stdtrit
+
+    middle = fmean(by_seed) if middle is None else middle
+    off = float(stdtrit(len(by_seed) - 1, (1 + level) / 2)) * apart / math.sqrt(len(by_seed))
+    low, high = (max(0.0, reach) for reach in (middle - ends[0], ends[1] - middle))
+    return middle - math.hypot(low, off), middle + math.hypot(high, off)
+
+
 def _count_alone(left: Seeds, right: Seeds) -> tuple[int | None, int | None]:
     """Count the papers that only one of two evaluations answers right."""
     if len(left) > 1 or left.keys() != right.keys():
         return None, None
-    one, other = (find_right(next(iter(side.values()))) for side in (left, right))
+    tables = [next(iter(side.values())) for side in (left, right)]
+    if any(count_answers(table) > 1 for table in tables):
+        return None, None
+    one, other = map(find_right, tables)
     return int((one & ~other).sum()), int((~one & other).sum())
 
 
@@ -286,11 +313,11 @@ def _adjust(p_values: Sequence[float | None]) -> list[float | None]:
 
 def _permute(left: Seeds, right: Seeds, config: CompareConfig) -> dict[str, float | None]:
     """Return p of each of COMPARED: papers change sides, each with the answers of all seeds that both have."""
-    pairs = [(count_cells(left[seed]), count_cells(right[seed])) for seed in left if seed in right]
+    pairs = [count_alike(left[seed], right[seed]) for seed in left if seed in right]
     if not pairs:
         return dict.fromkeys(COMPARED)
     n_papers = len(next(iter(pairs[0][0].values())).counts)
-    stream = np.random.Philox(key=config.seed, counter=2 * _SEEDS_STREAM)
+    stream = np.random.Philox(key=config.seed, counter=_SWAPS_STREAM)
     found = _differ(pairs, np.zeros((1, n_papers), dtype=np.int64))
     n_as_far: dict[str, int] = dict.fromkeys(COMPARED, 0)
     for start in range(0, config.n_resamples, _BLOCK):
@@ -317,6 +344,21 @@ def _differ(pairs: Sequence[tuple[Mapping[str, Cells], Mapping[str, Cells]]], sw
     return {metric: np.mean([one[metric] for one in differences], axis=0) for metric in COMPARED}
 
 
+def count_alike(left: pl.DataFrame, right: pl.DataFrame) -> tuple[dict[str, Cells], dict[str, Cells]]:
+    """Count the answers of two evaluations of the same papers as if both had asked equally often."""
+    most = math.lcm(len(left), len(right))
+    one, other = (
+        {name: Cells(cells.counts * (most // len(table)), cells.labels) for name, cells in count_cells(table).items()}
+        for table in (left, right)
+    )
+    return one, other
+
+
+def count_answers(table: pl.DataFrame) -> int:
+    """Return how many answers to each paper there are, at most."""
+    return int(table.group_by("openalex_id").len()["len"].max())  # pyright: ignore[reportArgumentType] (no null)
+
+
 def list_unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
     """List the settings of ASKED that differ. What only one of the two states is not known to."""
     return tuple(name for name in ASKED if name in left and name in right and left[name] != right[name])
@@ -330,12 +372,12 @@ def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
             raise PredictionsError(
                 f"{name} does not say which papers it is of: no column openalex_id. Use what an evaluation wrote."
             )
-        if n_more := len(table) - table["openalex_id"].n_unique():
+        if (most := count_answers(table)) * table["openalex_id"].n_unique() != len(table):
             raise PredictionsError(
-                f"{name} has {n_more:,} more answers than papers, needs one to each. Evaluate with "
-                "EvaluationConfig.group_size=1."
+                f"{name} has {most} answers to some papers and fewer to others, needs equally many. Use what one "
+                "evaluation wrote."
             )
-        aligned[name] = table.sort("openalex_id")
+        aligned[name] = table.sort("openalex_id", maintain_order=True)
     (first, reference), *others = aligned.items()
     for name, table in others:
         if find_target(table) != find_target(reference):
@@ -348,7 +390,8 @@ def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
                 f"{first} and {name} are not of the same papers: {len(mine - theirs):,} are only in {first}, "
                 f"{len(theirs - mine):,} only in {name}. Evaluate both in one split of one release."
             )
-        golds = zip(split_by_label(reference).values(), split_by_label(table).values(), strict=True)
+        once = (one.unique("openalex_id", keep="first", maintain_order=True) for one in (reference, table))
+        golds = zip(*(split_by_label(one).values() for one in once), strict=True)
         if n_other := sum(int((left["gold"] != right["gold"]).sum()) for left, right in golds):
             papers = counted(n_other, "paper")
             raise PredictionsError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Final, NamedTuple
@@ -17,7 +17,10 @@ from sciscirl.lab.analysis.compare import (
     Estimate,
     Pair,
     Seeds,
+    align,
     compare_predictions,
+    count_alike,
+    count_answers,
     list_asked,
     list_unlike,
 )
@@ -34,13 +37,16 @@ from sciscirl.lab.report.layout import (
     show_pairs,
 )
 from sciscirl.lab.report.runs import Repeated, Run, find_papers, find_repeated, hash_release, judge_baselines
+from sciscirl.metrics.bootstrap import Cells, measure_cells
 from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions
-from sciscirl.metrics.predictions import split_by_label
+from sciscirl.metrics.predictions import column_ends, find_target
 from sciscirl.runs.lineage import render_start
 from sciscirl.task.papers import open_release
 
 #: The metric that decides.
 BEST: Final = "macro_f1"
+#: The metric in which no answer that ignores the paper can be expected to beat the best constant one.
+KNOWS: Final = "label_match"
 _FORM: Final = 0.5  # where more answers were invalid at the start, learning the form alone looks like a success
 _MOST_WAYS: Final = 5  # of more, not every pair is shown
 
@@ -65,6 +71,14 @@ class Against(NamedTuple):
     def gain(self) -> Estimate:
         """How much better the way to train is."""
         return self.pair.differences[BEST]
+
+
+class Start(NamedTuple):
+    """What a model answered before training, by seed, and the run that says how it was asked."""
+
+    name: str
+    tables: Seeds
+    run: Run
 
 
 class Verdict(NamedTuple):
@@ -120,13 +134,13 @@ def _is_trained(run: Run) -> bool:
     return run.last is not None and run.last.step > 0
 
 
-def find_start(way: Repeated, group: Group) -> tuple[str, Seeds] | None:
+def find_start(way: Repeated, group: Group) -> Start | None:
     """Find what a way to train answered before, at step 0. Else take the untrained model that was asked most alike."""
     own = {seed: table for seed, run in way.runs.items() if (table := _at_step_0(run)) is not None}
     if len(own) == len(way.runs):
         begun = render_start(_first(way).facts.get("begun_from"))
-        return ("itself before training" if begun is None else f"where it began, {begun}"), own
-    untrained: list[tuple[int, str, pl.DataFrame]] = []
+        return Start("itself before training" if begun is None else f"where it began, {begun}", own, _first(way))
+    untrained: list[tuple[int, Start]] = []
     asked = list_asked(_first(way).settings)
     for other in group.ways:
         run = _first(other)
@@ -135,9 +149,9 @@ def find_start(way: Repeated, group: Group) -> tuple[str, Seeds] | None:
         if run.kind == "evaluation" and not _is_trained(run):
             table, name = _tables(other)[next(iter(other.runs))], other.name
         if table is not None:
-            untrained.append((len(list_unlike(asked, list_asked(run.settings))), name, table))
-    _, name, table = min(untrained, key=lambda one: one[0], default=(0, "", None))
-    return None if table is None else (name, dict.fromkeys(way.runs, table))
+            start = Start(name, dict.fromkeys(way.runs, table), run)
+            untrained.append((len(list_unlike(asked, list_asked(run.settings))), start))
+    return min(untrained, key=lambda one: one[0])[1] if untrained else None
 
 
 def _at_step_0(run: Run) -> pl.DataFrame | None:
@@ -146,30 +160,41 @@ def _at_step_0(run: Run) -> pl.DataFrame | None:
 
 
 def judge_training(way: Repeated, group: Group) -> Verdict:
-    """Compare a way to train with its start and with the best baseline (PredictionsError: it cannot be)."""
+    """Compare a way to train with its start, the best constant answer and the best baseline.
+
+    Training helped if all of this holds; else the verdict says what is missing:
+
+    - The interval of the gain in BEST over papers, draws and seeds lies above 0, and p is below 1 - level.
+    - So does that of KNOWS minus the best constant answer to these papers: guesses gain macro-F1, too.
+    - Both sides were asked greedily, or several times for each paper. Else another draw may say otherwise.
+    - There are at least FEWEST papers.
+
+    Raises:
+        PredictionsError: the tables cannot be compared.
+    """
     mine, run = _tables(way), _first(way)
-    others: dict[str, Seeds] = {}
-    if start := find_start(way, group):
-        others[start[0]] = start[1]
+    start, constant = find_start(way, group), _answer_always(next(iter(mine.values())))
     best = max(group.baselines, key=lambda name: measure_predictions(group.baselines[name])[BEST], default="")
-    if best:
-        others[best] = dict.fromkeys(mine, group.baselines[best])
-    found = compare_predictions({way.name: mine, **others}, CompareConfig())
-    against = {
-        pair.right: Against(pair.right, found.scores[pair.right][BEST].value, pair)
-        for pair in found.pairs
-        if pair.left == way.name
-    }
+    others = {_CONSTANT: dict.fromkeys(mine, constant)}
+    others |= {start.name: start.tables} if start else {}
+    others |= {best: dict.fromkeys(mine, group.baselines[best])} if best else {}
+    found = compare_predictions({way.name: mine, **others}, CompareConfig(reference=way.name))
+    against = {pair.left: Against(pair.left, found.scores[pair.left][BEST].value, _turn(pair)) for pair in found.pairs}
+    before, above = against.get(start.name) if start else None, against.get(best)
     score = found.scores[way.name][BEST]
-    before, above = against.get(start[0] if start else ""), against.get(best)
-    said = [f"{_say_verdict(way.name, found, start, before, above)} {BEST} {show_estimate(score)}"]
+    verdict = _say_verdict(way, found, start, against)
+    said = [f"{verdict} {BEST} {show_estimate(score)}"]
     for one, called in ((before, ""), (above, "the best baseline, ")):
         said += (
             [f"{show_estimate(one.gain, signed=True)} against {called}{one.name} ({show(one.score)})"] if one else []
         )
     line = f"{'; '.join(said)}; the same {found.n_papers:,} papers of {run.split}, task {found.target}."
+    if before and start:
+        line += _say_form(found, before, _gain_by_form(mine, start.tables))
     if len(mine) > 1:
         line += f" Intervals are over {len(mine)} seeds and the papers."
+    else:
+        line += " One seed: this is about these weights, not about the way to train."
     if BEST in group.ceiling:
         line += f" These labels let a model expect {BEST} {show(group.ceiling[BEST])} at most."
     if found.n_papers < FEWEST:
@@ -179,34 +204,118 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
     return Verdict(score, before, above, line)
 
 
-def _say_verdict(
-    name: str, found: Comparison, start: tuple[str, Seeds] | None, before: Against | None, above: Against | None
-) -> str:
-    if start is None or before is None:
-        sure = above is not None and (above.gain.low or 0) > 0
-        beside = "" if above is None else f" It is {'' if sure else 'not surely '}better than the best baseline."
+#: What the best constant answer is called.
+_CONSTANT: Final = "always the same label"
+
+
+def _answer_always(table: pl.DataFrame) -> pl.DataFrame:
+    """Return the best constant answer to these papers: the most common label of each task."""
+    papers = table.unique("openalex_id", keep="first", maintain_order=True)
+    most = {
+        f"label{end}": papers[f"gold{end}"].value_counts().sort(["count", f"gold{end}"], descending=[True, False])[0, 0]
+        for end in column_ends(find_target(table)).values()
+    }
+    kept = [name for name in papers.columns if name in {"openalex_id", "task"} or name.startswith("gold")]
+    return papers.select(kept).with_columns(
+        **{name: pl.lit(label) for name, label in most.items()},
+        confidence=pl.lit(1.0),
+        is_json=pl.lit(value=True),
+        is_valid=pl.lit(value=True),
+    )
+
+
+def _turn(pair: Pair) -> Pair:
+    """Return right minus left of a pair."""
+
+    def turn(one: Estimate) -> Estimate:
+        low, high = (None if end is None else -end for end in (one.high, one.low))
+        return Estimate(-one.value, low, high)
+
+    differences = {metric: turn(one) for metric, one in pair.differences.items()}
+    return replace(pair, left=pair.right, right=pair.left, differences=differences)
+
+
+def _gain_by_form(last: Seeds, first: Seeds) -> float:
+    """Return how much of a gain in BEST, the mean over seeds, is due to which answers are valid.
+
+    The rest is what is left of it if each answer counts as invalid where that of the other side is.
+    """
+    gains: list[float] = []
+    for seed, table in last.items():
+        one, other = count_alike(*align({"last": table, "first": first[seed]}).values())
+        of_labels = _score(_void(one, other)) - _score(_void(other, one))
+        gains.append(_score(one) - _score(other) - of_labels)
+    return fmean(gains)
+
+
+def _score(counted: Mapping[str, Cells]) -> float:
+    summed = {name: one._replace(counts=one.counts.sum(axis=0, keepdims=True)) for name, one in counted.items()}
+    return float(measure_cells(summed)[BEST][0])
+
+
+def _void(counted: Mapping[str, Cells], others: Mapping[str, Cells]) -> dict[str, Cells]:
+    """Take answers to a paper as invalid as often as those of the other side are."""
+    found: dict[str, Cells] = {}
+    for name, one in counted.items():
+        size = len(one.labels)
+        counts, of_others = (each.counts.reshape(-1, size, size + 1) for each in (one, others[name]))
+        n_valid, n_asked = (each.sum(axis=(1, 2))[:, None, None] for each in (of_others[:, :, :-1], of_others))
+        kept = counts * n_valid
+        kept[:, :, -1] += (counts * n_asked - kept).sum(axis=2)
+        found[name] = one._replace(counts=kept.reshape(len(kept), -1))
+    return found
+
+
+def _say_form(found: Comparison, before: Against, by_form: float) -> str:
+    was, left = (found.scores[name]["invalid"].value for name in (before.name, before.pair.left))
+    if not was and not left:
+        return ""
+    return (
+        f" Of the gain over its start, {by_form:+.3f} is {'fewer' if left <= was else 'more'} invalid answers "
+        f"({was:.0%}, then {left:.0%}), and {before.gain.value - by_form:+.3f} other labels."
+    )
+
+
+def _is_drawn_once(run: Run, tables: Seeds) -> bool:
+    """Whether each paper has one answer that was sampled, so that another draw may say otherwise."""
+    asked = list_asked(run.settings)
+    is_settled = asked.get("answers") == "logprobs" or asked.get("temperature") == 0
+    return not is_settled and any(count_answers(table) == 1 for table in tables.values())
+
+
+def _say_verdict(way: Repeated, found: Comparison, start: Start | None, against: Mapping[str, Against]) -> str:
+    name, run, constant = way.name, _first(way), against[_CONSTANT]
+    is_one_draw = _is_drawn_once(run, _tables(way)) or (start is not None and _is_drawn_once(start.run, start.tables))
+    is_known = (constant.pair.differences[KNOWS].low or 0) > 0 and found.n_papers >= FEWEST
+    if start is None:
+        above = [one for other, one in against.items() if other != _CONSTANT]
+        sure = all((one.gain.low or 0) > 0 for one in above) and is_known and not is_one_draw
+        beside = f" It is {'' if sure else 'not surely '}better than the best baseline." if above else ""
         return f"What training did to {name} is not known: nothing shows the model before.{beside}"
-    invalid = found.scores[before.name]["invalid"].value
-    if invalid > _FORM:
-        said = f"{invalid:.0%} of the first answers were invalid"
-        if (left := found.scores[name]["invalid"].value) > _FORM:
-            return f"Not even the form was learned by {name}: {said}, and {left:.0%} of the last."
-        right, constant = found.scores[name]["label_match"], _always_one(next(iter(start[1].values())))
-        if (right.low or 0) > constant:
-            return f"Training helped {name}, beyond the form: {said}."
+    open_ = f"Whether training helped {name} is open"
+    if is_one_draw:
         return (
-            f"Only the form was learned by {name}: {said}, and label_match {show_estimate(right)} is not surely above "
-            f"that of always saying one label, {show(constant)}."
+            f"{open_}: a paper has one answer, drawn by chance, and another draw may say otherwise. Ask the first and "
+            "the last weights greedily (sciscirl evaluate --run RUN --step STEP --temperature 0), or more than once "
+            "(--group-size 8)."
         )
-    if (before.gain.low or 0) > 0:
-        return f"Training helped {name}."
-    return f"Training hurt {name}." if (before.gain.high or 0) < 0 else f"Whether training helped {name} is open."
-
-
-def _always_one(table: pl.DataFrame) -> float:
-    """Return the label_match of always saying the most common label of these papers."""
-    shares = [one["gold"].value_counts(sort=True)["count"][0] / len(one) for one in split_by_label(table).values()]
-    return fmean(shares)
+    before = against[start.name]
+    was, left = (found.scores[one]["invalid"].value for one in (before.name, name))
+    form = f"{was:.0%} of the first answers were invalid"
+    if was > _FORM and left > _FORM:
+        return f"Not even the form was learned by {name}: {form}, and {left:.0%} of the last."
+    p, gain = before.pair.p[BEST], before.gain
+    is_sure = p is not None and p <= 1 - found.config.level and found.n_papers >= FEWEST
+    if is_sure and (gain.high or 0) < 0:
+        return f"Training hurt {name}."
+    is_gain = is_sure and (gain.low or 0) > 0
+    if is_gain and is_known:
+        return f"Training helped {name}, beyond the form: {form}." if was > _FORM else f"Training helped {name}."
+    right, bar = found.scores[name][KNOWS], found.scores[_CONSTANT][KNOWS].value
+    unknown = f"{KNOWS} {show_estimate(right)} is not surely above that of {_CONSTANT}, {show(bar)}."
+    if was > _FORM and not is_known:
+        return f"Only the form was learned by {name}: {form}, and {unknown}"
+    return f"{open_}: it gained {BEST}, but {unknown}" if is_gain else f"{open_}."
 
 
 def view_answer(groups: Sequence[Group]) -> Section:
@@ -214,9 +323,11 @@ def view_answer(groups: Sequence[Group]) -> Section:
     lines: list[tuple[bool, float, str]] = []
     texts = [
         "Each row is a way to train, the mean over its seeds, judged at its last evaluation. Gains are differences in "
-        f"{BEST} on the same papers. An invalid answer is wrong in every figure. Intervals are 95 %; p is of a "
-        "test in which papers change sides. Holm's method adjusts it for the number of pairs. A pair that was asked "
-        "otherwise differs in more than its weights. Papers that chose a checkpoint flatter it: trust test first."
+        f"{BEST} on the same papers. An invalid answer is wrong in every figure. Intervals are 95 %, over papers with "
+        "all their answers, and over seeds where there are several. p is of a test in which papers change sides. "
+        "Holm's method adjusts it for the number of pairs. Training helped if the interval of the gain is above 0, p "
+        f"at most 0.05, and {KNOWS} surely above that of the best constant answer. A pair that was asked otherwise "
+        "differs in more than its weights. Papers that chose a checkpoint flatter it: trust test first."
     ]
     tables: list[Table] = []
     pictures: list[Picture] = []

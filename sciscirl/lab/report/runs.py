@@ -24,6 +24,7 @@ from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import PREDICTIONS_FILE, measure
+from sciscirl.lab.analysis.compare import count_answers
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
 from sciscirl.metrics.metrics import measure_predictions
@@ -275,9 +276,11 @@ def hash_release(release: Path) -> str:
 
 
 def find_papers(run: Run) -> str | None:
-    """Return what evaluations need in common to be compared; None without predictions, or with several for a paper."""
+    """Return what evaluations need in common to be compared; None without predictions, or with more to some papers."""
     table = run.last.predictions if run.last else None
-    if table is None or "openalex_id" not in table.columns or table["openalex_id"].n_unique() < len(table):
+    if table is None or "openalex_id" not in table.columns:
+        return None
+    if count_answers(table) * table["openalex_id"].n_unique() != len(table):
         return None
     papers = table["openalex_id"].unique().sort().to_list()
     return json.dumps([run.target, run.facts["release"], run.split, papers], default=str)

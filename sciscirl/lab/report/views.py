@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import polars as pl
 
 from sciscidata.terminal.messages import counted
+from sciscirl.lab.analysis.calibrate import NOISE, find_noise
 from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric
 from sciscirl.lab.report.runs import Run, find_repeated, hash_release
@@ -266,6 +267,15 @@ def view_answers(runs: Sequence[Run]) -> Section | None:
         "Brier score and calibration error (ECE) are better the smaller; an invalid answer counts as wrong at "
         "confidence 1."
     )
+    doubts = [
+        f"{run.name}, {name} (p {p:.2f})"
+        for run in runs
+        if run.name in judged and run.last and run.last.predictions is not None and run.last.metrics["n"] >= FEWEST
+        for name, p in find_noise(run.last.predictions).items()
+        if p > NOISE
+    ]
+    if doubts:
+        text += f" Noise, as high where the answer is wrong as where it is right: {'; '.join(doubts)}."
     table = Table("Answers at the last evaluation", ["run", *(_MEASURED[name] for name in names)], rows)
     return Section("answers", "Form and confidence", text, [table])
 

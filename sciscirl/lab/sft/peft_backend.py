@@ -6,13 +6,12 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from transformers import (
     PrinterCallback,
     ProgressCallback,
@@ -80,7 +79,9 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
         settings = list_own_settings(run, builder)
-        begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
+        how: dict[str, Any] = {"resume": options.resume, "find": recover_checkpoint, "n_steps": n_steps}
+        if begin_run(folder, Path(options.release), settings, **how) is None:
+            return folder
         settle_threads(options, arguments, folder)
         checkpoint = find_checkpoint(folder) if options.resume else None
         begun = find_weights(folder, checkpoint) if checkpoint else None
@@ -368,12 +369,12 @@ class Judge(TrainerCallback):
 
     def judge(self, step: int) -> None:
         """Evaluate the model as it is, and write it down under ``step``."""
-        model = self.completer.model
+        completer = replace(self.completer)  # it counts answers within an evaluation: a resumed run draws the same
+        model = completer.model
         was_training = model.training
         model.eval()
-        name = self.evaluator.name
-        export = RolloutSummaryExportConfig(split=f"eval/{name}", iteration=step, base_name=f"eval_{name}")
+        export = self.evaluator.name_export(step)
         store = open_store(self.folder)
-        answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=store)
+        answers = self.evaluator.eval_token_completer(completer, rollout_summary_export=export, store=store)
         store.write_metrics(asyncio.run(answers), step=step)
         model.train(was_training)

@@ -12,6 +12,7 @@ import math
 import os
 import re
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ from itertools import product
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 import polars as pl
@@ -29,7 +30,7 @@ from sciscidata.errors import SciSciDataError
 from sciscidata.options.checks import field_hints
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import align_columns, counted, printable
-from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.errors import CollapseError, FullServerError, SciSciRLError
 from sciscirl.lab.analysis.compare import Comparison, compare_predictions, list_asked
 from sciscirl.lab.dry_run import describe_server_sft, describe_server_training
 from sciscirl.lab.report.comparison import render_comparison
@@ -39,18 +40,7 @@ from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, writ
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.rl.train import train_preset
-from sciscirl.runs.folder import (
-    ADAPTER,
-    METRICS_FILE,
-    describe_run,
-    expand_home,
-    find_checkpoint,
-    find_step,
-    locked_folder,
-    read_judgement,
-    read_rows,
-    refuse_release,
-)
+from sciscirl.runs.folder import describe_run, expand_home, is_over, locked_folder, refuse_release
 from sciscirl.runs.server_checks import check_server
 from sciscirl.sft.tinker_backend import train_on_tinker
 from sciscirl.task.papers import choose_eval_split, read_split, size_held_out
@@ -58,6 +48,10 @@ from sciscirl.task.rules import check_max_tokens
 
 _log = logging.getLogger(__name__)
 
+#: Between two tries to get a place on a full server.
+_PAUSE_S: Final = 20.0
+#: For how long a run waits for a place that no run of its own sweep has: as long as the SDK waits for a lost server.
+_PATIENCE_S: Final = 7200.0
 #: Means of reinforcement learning over all steps of all seeds, from the logs.
 _LOGGED: Final = (
     "reward_tie_group_rate", "reward_uniform_group_rate", "reward_tie_pair_rate", "reward_unique_fraction_mean",
@@ -246,11 +240,6 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
                 f"{first} is of the task {one.rules.target}, {name} of {other.rules.target}: their answers cannot be "
                 "compared. Sweep over presets of one task."
             )
-        if other.eval_group_size > 1:
-            raise SciSciRLError(
-                f"{name} is judged by {other.eval_group_size} answers to each paper, and a comparison needs one. Set "
-                "eval_group_size=1."
-            )
 
 
 def check_papers(runs: Sequence[PlannedRun]) -> None:
@@ -323,21 +312,40 @@ def _name_run(run: PlannedRun) -> str:
     return f"{run.name}, seed {run.seed}"
 
 
-def is_over(folder: Path) -> bool:
-    """Say whether a run has its final weights and was judged with them, or was ended by a collapse."""
-    rows = read_rows(folder / METRICS_FILE)
-    if any(row.get("collapse_stop") for row in rows):
-        return True
-    final = find_checkpoint(folder, "sampler_path") or find_checkpoint(folder)
-    if final is None or not (final.name == "final" or (folder / ADAPTER).is_dir()):
-        return False
-    step = find_step(folder, final)
-    return any(row.get("step") == step and read_judgement(row) for row in rows)
+class _End(NamedTuple):
+    """How a run ended: ``problem`` is None if it was trained; ``may_wait``: the server had no place for it."""
+
+    problem: str | None = None
+    may_wait: bool = False
 
 
 async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
-    """Train the runs that have not ended, in their order, some at once; return why a run did not end, by name."""
+    """Train the runs that have not ended, in their order, some at once; return why a run did not end, by name.
+
+    A run for which the server has no place waits for one, and goes on from its last checkpoint.
+    """
     problems, slots, begun = dict[str, str](), asyncio.Semaphore(n_jobs), dict[Path, asyncio.Task[None]]()
+    busy = dict[Path, float]()  # since when
+
+    async def train_once(run: PlannedRun, pool: ProcessPoolExecutor | None) -> _End:
+        busy[run.folder] = time.monotonic()
+        try:
+            return await (asyncio.get_running_loop().run_in_executor(pool, _train_apart, run) if pool else _train(run))
+        finally:
+            del busy[run.folder]
+
+    async def train_in_place(run: PlannedRun, pool: ProcessPoolExecutor | None) -> str | None:
+        since: float | None = None
+        while (end := await train_once(run, pool)).may_wait:
+            now = time.monotonic()
+            if since is None:
+                _log.warning("%s waits for a free place: %s", _name_run(run), end.problem)
+            elif now - since > _PATIENCE_S:
+                break
+            is_shared = any(now - begun > _PAUSE_S for begun in busy.values())  # a refusal comes sooner
+            since = now if since is None or is_shared else since
+            await asyncio.sleep(_PAUSE_S)
+        return end.problem
 
     async def train(number: int, run: PlannedRun, pool: ProcessPoolExecutor | None) -> None:
         async with slots:
@@ -347,8 +355,7 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
             _log.info("run %d of %d, %s%s", number, len(runs), _name_run(run), ": has ended before" if was_over else "")
             if was_over:
                 return
-            apart = asyncio.get_running_loop().run_in_executor(pool, _train_apart, run) if pool else None
-            if problem := await (apart or _train(run)):
+            if problem := await train_in_place(run, pool):
                 problems[_name_run(run)] = problem
                 _log.warning("%s: %s", _name_run(run), problem)
 
@@ -374,29 +381,29 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _train_apart(run: PlannedRun) -> str | None:
+def _train_apart(run: PlannedRun) -> _End:
     """Train a run in its own process, and show only its warnings."""
     logging.getLogger("sciscirl.runs.console").addFilter(lambda _: False)
     return asyncio.run(_train(replace(run, options=replace(run.options))))  # made anew, options load their plugin
 
 
-async def _train(run: PlannedRun) -> str | None:
-    """Train a run; return why it did not end, or None."""
+async def _train(run: PlannedRun) -> _End:
+    """Train a run."""
     if run.begins_from is not None and not is_over(run.begins_from):
-        return f"its supervised run, {run.begins_from}, has not ended"
+        return _End(f"its supervised run, {run.begins_from}, has not ended")
     try:
         if isinstance(run.options, TinkerSftOptions):
             await train_on_tinker(resolve_run(run.options))
         else:
             await train_preset(run.options)
     except CollapseError:
-        return None  # the run is over, and is compared as it is
+        return _End()  # the run is over, and is compared as it is
     except SciSciDataError as error:
-        return str(error)
+        return _End(str(error), may_wait=isinstance(error, FullServerError))  # not the error: it holds clients
     except Exception as error:  # a defect in one way must not cost the night of the others
         _log.exception("%s failed", _name_run(run))
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-    return None
+        return _End(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    return _End()
 
 
 def _write_results(

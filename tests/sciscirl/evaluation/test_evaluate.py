@@ -36,6 +36,7 @@ from sciscirl.lab.report.comparison import compare_files, render_comparison
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.presets import HISTORICAL_MODEL
+from sciscirl.runs.folder import open_store
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
 from sciscirl.task.rules import TaskRules
@@ -98,6 +99,24 @@ def test_an_invalid_answer_is_a_miss_and_is_written_down(test_papers, toy_render
     assert written.filter(gold="neutral").select("label", "text", "problem").unique().rows() == [
         (None, "?", "not_json")
     ]
+
+
+def test_a_resumed_run_never_asks_the_same_weights_again(test_papers, toy_renderer, tmp_path):
+    """On a server each answer costs money, and would be another one."""
+
+    def fail(_):
+        raise ConnectionError("asked")
+
+    def judge_step(step, answer):
+        evaluator = LabelEvaluator(test_papers, RULES, toy_renderer, max_tokens=200, folder=tmp_path / "predictions")
+        policy = Scripted(toy_renderer.tokenizer, answer)
+        store, export = open_store(tmp_path), evaluator.name_export(step)
+        return asyncio.run(evaluator.eval_token_completer(policy, rollout_summary_export=export, store=store))
+
+    first = judge_step(4, lambda prompt: say(oracle(prompt)))
+    assert judge_step(4, fail) == first
+    with pytest.raises(ConnectionError):
+        judge_step(6, fail)
 
 
 def test_an_error_of_the_server_is_raised_and_not_counted_as_wrong(test_papers, toy_renderer):

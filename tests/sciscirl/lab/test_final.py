@@ -210,7 +210,7 @@ def test_a_pair_that_was_asked_otherwise_is_marked(tmp_path, capsys):
     preset = find_preset("exp4")
     table = make_predictions(preset, 30)
     run = make_run(tmp_path / "run", evaluations={2: table}, settings={"renderer": "qwen3", "learning_rate": 1e-4})
-    same = read_settings(run) | {"temperature": 1.0, "top_p": 1.0, "dtype": "float32"}
+    same = read_settings(run) | {"temperature": 0.0, "top_p": 1.0, "dtype": "float32"}
     del same["learning_rate"]
     alike = make_evaluation(tmp_path / "alike", table, same)
     unlike = make_evaluation(tmp_path / "unlike", table, same | {"style": "plain", "dtype": "bfloat16"})

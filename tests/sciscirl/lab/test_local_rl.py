@@ -18,10 +18,12 @@ pytest.importorskip("peft")
 from safetensors.torch import load_file
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 
+from sciscidata.storage import hash_file
 from sciscirl.cli.main import run as run_command
 from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject
+from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab import grpo
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.grpo import (
@@ -246,6 +248,46 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, options_of,
     again, once = read_rows(tmp_path / "run"), read_rows(run)
     assert [row["step"] for row in again] == [row["step"] for row in once]
     assert [row.get("env/all/reward/total") for row in again] == [row.get("env/all/reward/total") for row in once]
+
+
+def hash_files(folder: Path) -> dict[str, str]:
+    return {str(one.relative_to(folder)): hash_file(one) for one in sorted(folder.rglob("*")) if one.is_file()}
+
+
+def test_a_run_that_was_killed_draws_the_same_evaluations_and_an_ended_one_is_left_as_it_is(
+    options_of, tmp_path, monkeypatch, caplog
+):
+    drawn = {"eval_temperature": 1.0, "eval_group_size": 2, "eval_every": 1}
+    once, killed = (options_of(tmp_path / name, **drawn) for name in ("once", "killed"))
+    train_locally(resolve_run(once))
+    train_until_killed(killed, monkeypatch)
+    asked = []
+    roll_out = LabelEvaluator._roll_out
+    monkeypatch.setattr(
+        LabelEvaluator, "_roll_out", lambda self, policy, number: asked.append(number) or roll_out(self, policy, number)
+    )
+    train_locally(resolve_run(replace(killed, resume=True)))
+    assert asked == [0, 1, 2] * 2  # papers, at steps 2 and 3: what the weights of step 1 answered was kept
+    both = [hash_files(tmp_path / name / "predictions") for name in ("once", "killed")]
+    assert both[0] == both[1]
+    assert [*both[0]] == [f"test_{step:06d}.parquet" for step in range(N_STEPS + 1)]
+    judged = [
+        [{name: value for name, value in row.items() if name.startswith("test/")} for row in read_rows(tmp_path / name)]
+        for name in ("once", "killed")
+    ]
+    assert judged[0] == judged[1]
+    before = hash_files(tmp_path / "killed")
+    with caplog.at_level(logging.INFO, logger="sciscirl"):
+        train_locally(resolve_run(replace(killed, resume=True)))
+    assert "has ended after 3 of 3 steps" in caplog.text
+    assert hash_files(tmp_path / "killed") == before
+    assert len(asked) == 6
+    train_locally(resolve_run(replace(killed, resume=True, max_steps=4)))  # more steps: only their weights are asked
+    assert len(asked) == 9
+    assert [row["step"] for row in read_rows(tmp_path / "killed") if "test/n" in row] == [0, 1, 2, 3, 4]
+    assert {name: before[name] for name in before if "predictions" in name}.items() <= hash_files(
+        tmp_path / "killed"
+    ).items()
 
 
 def test_a_run_in_four_bits_that_was_killed_samples_the_same_answers(options_of, tmp_path, monkeypatch):

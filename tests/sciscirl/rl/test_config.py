@@ -16,6 +16,7 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
+from sciscidata.storage.sums import find_changed, seal_file
 from sciscirl.cli.main import main
 from sciscirl.envs.answer_sampling import DynamicSampling
 from sciscirl.envs.dataset import LabelDatasetBuilder
@@ -229,6 +230,29 @@ def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_t
     (folder / "SHA256SUMS").unlink()  # a run that was killed right after the checkpoint had not sealed its log yet
     (folder / "metrics.jsonl").write_text("\n".join(rows[:3]), "utf-8")
     assert begin_run(folder, toy_slice, {}, resume=True) == 4
+
+
+def test_answers_of_the_weights_that_a_run_goes_on_from_stay_and_those_of_later_ones_go(tmp_path, toy_slice):
+    folder = tmp_path / "run"
+    (folder / "predictions").mkdir(parents=True)
+    begin_run(folder, toy_slice, {}, resume=False)
+    checkpoint = {"name": "000004", "batch": 4, "state_path": "tinker://x/weights/000004"}
+    (folder / "checkpoints.jsonl").write_text(json.dumps(checkpoint) + "\n", "utf-8")
+    for step in (2, 4, 6):
+        (folder / f"iteration_{step:06d}").mkdir()
+        paths = [folder / f"iteration_{step:06d}" / f"{of}_rollout_summaries.jsonl" for of in ("train", "eval_test")]
+        for path in (*paths, folder / "predictions" / f"test_{step:06d}.parquet"):
+            path.write_text("", "utf-8")
+            seal_file(path)
+    assert begin_run(folder, toy_slice, {}, resume=True) == 4
+    kept = sorted(str(path.relative_to(folder)) for path in folder.glob("*_*/*.jsonl"))
+    assert kept == [
+        f"iteration_{name}_rollout_summaries.jsonl" for name in ("000002/eval_test", "000002/train", "000004/eval_test")
+    ]
+    assert sorted(path.name for path in (folder / "predictions").iterdir()) == [
+        "test_000002.parquet", "test_000004.parquet"
+    ]  # fmt: skip
+    assert find_changed(folder) == find_changed(folder / "iteration_000004") == []
 
 
 def test_a_folder_in_use_is_said_and_free_again_afterwards(tmp_path):

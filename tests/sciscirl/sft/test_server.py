@@ -43,6 +43,11 @@ def test_the_tinker_backend_trains_resumes_and_is_evaluated_on_a_real_server(tin
     assert [row for row in again if row["step"] < 10] == [row for row in rows if row["step"] < 10]
     assert [row["step"] for row in again if "test/macro_f1" in row] == [0, 6, n_steps]
 
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    ended = tinker_server.run("train_sft.py", *words, "resume=True")
+    assert "nothing is left to do" in ended.stdout + ended.stderr
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
     out = tmp_path / "evaluation"
     words = ["--run", str(run), "--release", str(tinker_server.release), "--out", str(out), "--n-papers", "6"]
     assert "label_match" in tinker_server.run("evaluate.py", *words).stdout

@@ -16,8 +16,10 @@ from sciscirl.errors import PredictionsError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.calibrate import (
+    NOISE,
     apply_temperatures,
     calibrate_evaluation,
+    find_noise,
     fit_temperatures,
     measure_nll,
     render_calibration,
@@ -29,6 +31,7 @@ from sciscirl.metrics.predictions import make_prediction, prediction_schema, rea
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import list_labels
 from sciscirl.task.rewards import REWARDS, score_answer
+from tests.sciscirl.made_runs import make_evaluation
 from tests.sciscirl.toy import make_slice
 
 LABELS = list_labels("disruption")["disruption_label"]
@@ -105,6 +108,48 @@ def test_a_stated_confidence_is_scaled_where_there_is_no_forecast():
     assert scaled["forecast"].is_null().all()
     with pytest.raises(PredictionsError, match="the temperatures are of confidence, the predictions state disruption"):
         apply_temperatures(draw(3, 1.0), found)
+
+
+def test_a_calibration_on_noise_says_that_it_is_noise():
+    heat, noise, draws = draw(150, 2.0), [], np.random.default_rng(1)
+    for seed in range(40):
+        table = draw(60, 2.0, seed=seed)
+        shuffled = table["gold"].gather(draws.permutation(len(table)))
+        noise.append(table.with_columns(gold=shuffled))
+    assert find_noise(heat)["disruption"] < 0.01
+    called = [find_noise(table)["disruption"] > NOISE for table in noise]
+    assert sum(called) >= 36  # of 40, 5 % are 2
+    constant = heat.with_columns(forecast=pl.lit(heat["forecast"][0]), confidence=pl.lit(heat["confidence"][0]))
+    assert find_noise(constant)["disruption"] == 1
+    for has_forecast, name in ((True, "disruption"), (False, "confidence")):
+        sure = draw(300, 1.0, has_forecast=has_forecast)
+        golds = sure["gold"].gather(draws.permutation(len(sure)))
+        assert find_noise(sure)[name] < 0.01
+        assert find_noise(sure.with_columns(gold=golds))[name] > NOISE
+        assert find_noise(pl.concat([sure] * 3))[name] == find_noise(sure)[name]
+    assert find_noise(draw(5, 1.0, is_valid=False)) == {}
+
+
+@pytest.mark.parametrize(("heat", "is_noise", "said"), [
+    (2.0, True, "disruption: noise. Its probabilities are not surely higher for right labels"),
+    (1.0, False, "disruption: its temperature cannot be told from 1"),
+    (3.0, False, None),
+])  # fmt: skip
+def test_what_calibration_is_worth_is_said_beside_the_temperature(tmp_path, heat, is_noise, said):
+    settings = {"model": "m", "split": "dev"}
+    for place, seed in (("dev", 0), ("test", 1)):
+        table = draw(200, heat, seed=seed).with_columns(openalex_id=pl.lit(place) + pl.col("openalex_id"))
+        if is_noise:
+            table = table.with_columns(gold=pl.Series(np.random.default_rng(9).permutation(table["gold"].to_list())))
+        make_evaluation(tmp_path / place, table, settings | {"split": place})
+    result = calibrate_evaluation(tmp_path / "test", tmp_path / "dev")
+    shown = render_calibration(result)
+    assert [line for line in shown.splitlines() if line.startswith("disruption: ")] == (
+        [] if said is None else [line for line in shown.splitlines() if line.startswith(said)]
+    )
+    assert (said or "temperature: ") in shown
+    recorded = json.loads((result.out / "run.json").read_text("utf-8"))["settings"]["calibration"]
+    assert (recorded["p"]["disruption"] > NOISE) == is_noise
 
 
 def test_answers_that_are_not_valid_stay_wrong_and_teach_no_temperature():

@@ -130,6 +130,22 @@ def test_intervals_of_one_model_are_those_of_an_evaluation():
         assert score.value == pytest.approx(measure_predictions(one)[metric])
 
 
+def test_several_answers_to_a_paper_are_one_paper_and_weigh_as_much_as_one_answer():
+    one, other = skilled(0.5), skilled(0.3, seed=1)
+    once = compare_predictions({"one": one, "other": other})
+    repeated = compare_predictions({"one": pl.concat([one] * 3), "other": pl.concat([other] * 2)})
+    assert repeated.n_papers == once.n_papers == len(one)
+    (pair,), (alone,) = repeated.pairs, once.pairs
+    assert (pair.only_left, pair.only_right) == (None, None)
+    for metric in COMPARED:
+        found, expected = pair.differences[metric], alone.differences[metric]
+        assert (found.value, found.low, found.high) == pytest.approx((expected.value, expected.low, expected.high))
+    assert pair.p["macro_f1"] == alone.p["macro_f1"]
+    again = pl.concat([skilled(0.5, seed=seed) for seed in range(8)])
+    narrow, wide = (compare_predictions({"x": table, "other": other}).scores["x"]["macro_f1"] for table in (again, one))
+    assert narrow.high - narrow.low < 0.6 * (wide.high - wide.low)  # draws of a guesser cancel out
+
+
 def test_a_real_lead_is_found_and_chance_is_not():
     tables = {"good": skilled(0.9, n=300), "poor": skilled(0.2, n=300, seed=1), "again": skilled(0.2, n=300, seed=2)}
     found = {(pair.left, pair.right): pair for pair in compare_predictions(tables).pairs}
@@ -168,7 +184,9 @@ def test_what_does_not_compare_is_refused_with_numbers():
     one = skilled(0.5)
     refuse({"one": one}, "nothing to compare one with")
     refuse({"one": one, "less": one.head(149)}, "1 are only in one, 0 only in less")
-    refuse({"one": one, "twice": pl.concat([one, one.head(2)])}, "twice has 2 more answers than papers")
+    refuse(
+        {"one": one, "twice": pl.concat([one, one.head(2)])}, "twice has 2 answers to some papers and fewer to others"
+    )
     refuse({"one": one, "bare": one.drop("openalex_id")}, "bare does not say which papers")
     refuse({"one": one, "new": skilled(0.5, "novelty")}, "one is of the task disruption, new of novelty")
     other = one.with_columns(gold=pl.when(pl.int_range(pl.len()) < 3).then(pl.lit("neutral")).otherwise("gold"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 import polars as pl
@@ -44,32 +45,39 @@ def draw(stream, n, size):
     return [int(word) // 2**32 * n // 2**32 for word in stream.random_raw(size)]
 
 
-def test_resamples_are_those_of_a_loop_over_seeds_and_papers(ways):
+def test_intervals_are_those_of_a_loop_over_papers_and_of_students_t_over_seeds(ways):
     found = compare_predictions(ways, QUICK)
     n = found.n_papers
-    papers, seeds = np.random.Philox(key=0), np.random.Philox(key=0, counter=1 << 192)
+    papers = np.random.Philox(key=0)
     drawn = {name: {metric: [] for metric in MEASURED} for name in ways}
-    chosen = [draw(papers, n, n) for _ in range(QUICK.n_resamples)]
-    for rows in chosen:
-        raw = [int(word) // 2**32 for word in seeds.random_raw(3)]
+    for rows in [draw(papers, n, n) for _ in range(QUICK.n_resamples)]:
         for name, tables in ways.items():
             by_seed = [table.sort("openalex_id")[rows].drop("openalex_id") for table in tables.values()]
-            measured = [measure_predictions(by_seed[word * len(by_seed) // 2**32]) for word in raw[: len(by_seed)]]
+            measured = [measure_predictions(table) for table in by_seed]
             for metric in MEASURED:
                 drawn[name][metric].append(fmean(one[metric] for one in measured))
+
+    def expect(values, resampled):
+        """An interval over papers, widened in squares by Student's t over three seeds."""
+        ends, middle = percentile_interval(np.array(resampled), 0.95), fmean(values)
+        off = 4.302652729911275 * stdev(values) / math.sqrt(len(values))
+        return middle - math.hypot(middle - ends[0], off), middle + math.hypot(ends[1] - middle, off)
+
     for name in ("good", "poor"):
         for metric in MEASURED:
             one = found.scores[name][metric]
-            assert (one.low, one.high) == pytest.approx(percentile_interval(np.array(drawn[name][metric]), 0.95))
-            assert one.value == pytest.approx(
-                fmean(measure_predictions(table)[metric] for table in ways[name].values())
-            )
-            assert found.by_seed[name][metric] == tuple(measure_predictions(t)[metric] for t in ways[name].values())
-    for pair in found.pairs:
-        for metric in COMPARED:
-            difference = np.array(drawn[pair.left][metric]) - np.array(drawn[pair.right][metric])
-            one = pair.differences[metric]
-            assert (one.low, one.high) == pytest.approx(percentile_interval(difference, 0.95))
+            values = [measure_predictions(table)[metric] for table in ways[name].values()]
+            low, high = expect(values, drawn[name][metric])
+            assert (one.low, one.high) == pytest.approx((max(0, low), min(1, high)))
+            assert one.value == pytest.approx(fmean(values))
+            assert found.by_seed[name][metric] == tuple(values)
+    pair = found.pairs[0]
+    for metric in COMPARED:
+        resampled = np.array(drawn["good"][metric]) - np.array(drawn["poor"][metric])
+        sides = (found.by_seed[name][metric] for name in ("good", "poor"))
+        values = [left - right for left, right in zip(*sides, strict=True)]
+        one = pair.differences[metric]
+        assert (one.low, one.high) == pytest.approx(tuple(max(-1, min(1, end)) for end in expect(values, resampled)))
     assert [(pair.left, pair.right, pair.seeds) for pair in found.pairs] == [
         ("good", "poor", (0, 1, 2)), ("good", "lone", (0,)), ("poor", "lone", (0,))
     ]  # fmt: skip

@@ -6,7 +6,7 @@ import httpx
 import pytest
 import tinker
 
-from sciscirl.errors import ReleaseError, SciSciRLError
+from sciscirl.errors import FullServerError, ReleaseError, SciSciRLError
 from sciscirl.runs.server_checks import clear_errors
 
 URL = "http://127.0.0.1:9"
@@ -44,6 +44,7 @@ def test_what_a_server_failed_at_is_one_line_in_whatever_form_the_sdk_raises_it(
         with pytest.raises(SciSciRLError, match=meaning) as caught, clear_errors(URL):
             ask()
         assert "\n" not in str(caught.value)
+        assert isinstance(caught.value, FullServerError) == (said == FULL)
 
 
 def test_an_error_that_is_not_the_servers_is_left_alone():

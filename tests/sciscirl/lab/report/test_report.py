@@ -93,7 +93,8 @@ def test_the_first_line_says_whether_training_helped_by_how_much_and_against_wha
     assert f"+{last['macro_f1'] - before['macro_f1']:.3f} [+0." in first
     assert f"against itself before training ({before['macro_f1']:.3f})" in first
     assert "against the best baseline, majority (0.167)" in first
-    assert first.endswith("the same 60 papers of test, task disruption.")
+    assert "the same 60 papers of test, task disruption. Of the gain over its start, " in first
+    assert first.endswith("One seed: this is about these weights, not about the way to train.")
     assert joint.startswith("Training helped joint.")
     assert "baseline" not in joint
     assert worst.startswith(("Training hurt exp5", "Whether training helped exp5 is open"))
@@ -230,15 +231,16 @@ def test_final_evaluations_of_several_seeds_stand_together(tmp_path):
 def test_what_cannot_be_paired_is_left_out_and_keeps_nothing_else_from_being_compared(home, tmp_path):
     other = make_evaluation(tmp_path / "elsewhere", answers(), {}, manifest_sha256="1b" * 32)
     fewer = make_evaluation(tmp_path / "fewer", answers().head(30), {})
-    several = make_evaluation(tmp_path / "several", pl.concat([answers(), answers()]), {})
+    several = make_evaluation(tmp_path / "several", pl.concat([answers(), answers().head(9)]), {})
+    twice = make_evaluation(tmp_path / "twice", pl.concat([answers(), answers()]), {})
     nameless = answers().with_columns(pl.col("openalex_id").replace("W1", None))
     nameless = [make_evaluation(tmp_path / name, nameless, {}) for name in ("one", "two")]
-    groups = group_runs(read_runs([home / "exp4", home / "joint", other, fewer, several, *nameless]), None)
+    groups = group_runs(read_runs([home / "exp4", home / "joint", other, fewer, several, twice, *nameless]), None)
     assert [[way.name for way in group.ways] for group in groups] == [
-        ["exp4"], ["joint"], ["elsewhere"], ["fewer"], ["one", "two"]
+        ["exp4", "twice"], ["joint"], ["elsewhere"], ["fewer"], ["one", "two"]
     ]  # fmt: skip
     out = write_report(ReportConfig(runs=(several, home / "majority"), out=tmp_path / "r.html"))
-    assert Page(out.read_text("utf-8")).row("several")[4] == "120"
+    assert Page(out.read_text("utf-8")).row("several")[4] == "69"
 
 
 # --- the page -----------------------------------------------------------------------------------------------------
@@ -569,7 +571,7 @@ def test_a_picture_shows_what_it_is_given(monkeypatch):
     assert plot_lines(base, title="t") == plot_lines(base, title="t") != plot_lines(more, title="t")
     drawn = []
     monkeypatch.setattr(figures, "_to_png", lambda figure: drawn.append(figure) or b"")
-    found = compare_predictions({"good": {0: answers(0.9, seed=1), 1: answers(0.7, seed=2)}})
+    found = compare_predictions({"good": {seed: answers(0.9, seed=seed) for seed in (1, 2, 3)}})
     scores, seeds = found.scores["good"]["macro_f1"], found.by_seed["good"]["macro_f1"]
     other = Estimate(-0.2, -0.3, 0.1)
     plot_estimates({"gain": {"good": scores, "other": other}}, seeds={"gain": {"good": seeds}}, is_share=False)

@@ -95,7 +95,6 @@ def test_values_of_every_kind_can_be_varied():
         ({"way": ("sft",), "learning_rate": 1.0}, "learning_rate has no effect .* Supervised runs read sft_learning"),
         ({"way": ("sft",), "vary": ("group_size:4,8",)}, "group_size has no effect with way=sft"),
         ({"way": ("sft_rl",), "load_checkpoint": "runs/x"}, "load_checkpoint cannot be set with way=sft_rl"),
-        ({"eval_group_size": 2}, "judged by 2 answers to each paper"),
     ],
 )  # fmt: skip
 def test_what_a_sweep_cannot_do_is_refused_before_anything_runs(wrong, said):
@@ -243,8 +242,8 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     models, baselines, pairs = sections["answer"].tables
     assert [row[0] for row in models.rows] == [f"exp4-{way}" for way in ("rl", "sft", "sft_rl")]
     assert [row[0] for row in baselines.rows] == table["name"].to_list()[4:]
-    said = {line.partition(" macro_f1")[0].rpartition(" ")[2].strip("."): line for line in sections["answer"].headline}
-    starts = {name: re.search(r"against (.*?) \(", line)[1] for name, line in said.items() if name.startswith("exp4")}
+    said = {re.search(r"exp4-\w+", line)[0]: line for line in sections["answer"].headline}
+    starts = {name: re.search(r"against (.*?) \(", line)[1] for name, line in said.items()}
     assert starts["exp4-sft_rl"] == "where it began, exp4-sft/seed_0, step 8"
     assert starts["exp4-rl"] == "itself before training"
     assert starts["exp4-sft"] == "exp4-rl before training"  # supervised runs have no step 0
@@ -269,6 +268,19 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     assert printed.endswith(f"next: sciscirl report {out} --release {release} --out sweep.html --final\n")
     assert main(["sweep", *words, "seeds=0", "learning_rate=1"]) == 1
     assert "was begun without --learning-rate 1.0. Go on with" in capsys.readouterr().err
+
+
+def test_a_run_that_has_ended_is_left_as_it_is_however_often_it_is_resumed(cookbook, release, tmp_path, caplog):
+    options = TrainOptions(
+        **cookbook.options, release=str(release), eval_split="dev", log_path=str(tmp_path / "run"), resume=True
+    )
+    asyncio.run(rl_train.train_preset(options))
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with caplog.at_level("INFO", logger="sciscirl"):
+        asyncio.run(rl_train.train_preset(options))
+    assert "run has ended after 2 of 2 steps: nothing is left to do" in caplog.text
+    assert len(cookbook.calls) == 1
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
 
 
 def test_a_run_that_fails_does_not_stop_the_others_and_is_said(cookbook, release, tmp_path, capsys):
@@ -330,6 +342,55 @@ def test_runs_at_once_have_processes_of_their_own_and_wait_for_the_run_that_they
     assert problems["exp4 sft, seed 0"] == "2 processes, False"
     assert problems["exp4 rl, seed 0"].startswith("2 processes")
     assert problems["exp4 sft_rl, seed 0"] == "2 processes, True"
+
+
+FULL = """
+import time
+from pathlib import Path
+from sciscirl.errors import FullServerError
+from sciscirl.lab.studies import sweep
+
+async def train(options):
+    folder = Path(options.log_path)
+    home = folder.parents[1]
+    try:
+        (home / "place").mkdir(parents=True)  # the only one
+    except FileExistsError:
+        (folder / "refused").mkdir(parents=True, exist_ok=True)
+        raise FullServerError("all its adapter slots are taken") from None
+    end = time.monotonic() + 120
+    while not [*home.glob("*/*/refused")] and time.monotonic() < end:
+        time.sleep(0.05)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "ended").touch()
+    (home / "place").rmdir()
+
+sweep.train_preset = train
+sweep.is_over = lambda folder: (folder / "ended").exists()
+"""
+
+
+@pytest.mark.parametrize("is_ever_free", [True, False])
+def test_a_run_waits_for_a_free_place_on_the_server_and_not_for_ever(tmp_path, monkeypatch, caplog, is_ever_free):
+    for name in ("train_preset", "is_over"):
+        monkeypatch.setattr(sweep, name, getattr(sweep, name))
+    monkeypatch.setattr(sweep, "_PAUSE_S", 0.1)
+    monkeypatch.setattr(sweep, "_PATIENCE_S", 0.5)
+    (tmp_path / "full.py").write_text(FULL, "utf-8")
+    out = tmp_path / "out"
+    if not is_ever_free:
+        (out / "place").mkdir(parents=True)  # another user's
+    runs = plan_sweep(SweepOptions(preset="exp4", seeds=(0, 1), plugin=str(tmp_path / "full.py"), out=str(out)))
+    problems = asyncio.run(sweep._train_all(runs, 2))
+    waits = [one.message for one in caplog.records if "waits for a free place" in one.message]
+    if is_ever_free:
+        assert problems == {}
+        assert len([*out.glob("*/*/ended")]) == 2
+        (said,) = waits
+        assert said.endswith("waits for a free place: all its adapter slots are taken")
+    else:
+        assert problems == dict.fromkeys(("exp4, seed 0", "exp4, seed 1"), "all its adapter slots are taken")
+        assert len(waits) == 2
 
 
 def test_a_run_that_its_collapse_has_ended_is_over(tmp_path):
