@@ -174,8 +174,8 @@ def refuse_shared_numbers(works: pl.DataFrame, what: str) -> None:
     pairs = works.select(first=pl.col(ORIGINAL_ID), second=pl.col(ORIGINAL_ID).shift(-1), work_id="work_id")[at]
     for first, second, number in pairs.filter(pl.col("first") != pl.col("second")).head(1).rows():
         raise WorkIdError(
-            f"{what}: the ids {first!r} and {second!r} have one number, {number}: they are two forms of one id, or cannot be "
-            "told apart. Keep one row for each work, or write one of them otherwise, for example with a prefix."
+            f"{what}: the ids {first!r} and {second!r} have one number, {number}: they are two forms of one id, or "
+            "cannot be told apart. Keep one row for each work, or write one otherwise, for example with a prefix."
         )
     raise WorkIdError(
         f"{what}: {counted(pairs['work_id'].n_unique(), 'id occurs', 'ids occur')} more than once, for example "
