@@ -354,7 +354,7 @@ def write_cd_sweep(
     return file
 
 
-def _cache_of(folder: str | Path, cache_dir: str | Path | None, compute: str) -> Path:
+def _cache_of(folder: object, cache_dir: str | Path | None, compute: str) -> Path:
     """Return where to keep what the next run uses again; a ConfigError says what to call for frames."""
     if not isinstance(folder, str | Path):
         raise ConfigError(
