@@ -21,7 +21,6 @@ from sciscirl.lab.models.chat_server import ANSWERS_FILE
 from sciscirl.metrics.predictions import read_predictions
 from tests.conftest import REPOSITORY
 from tests.docs.test_examples import blocks_of
-from tests.release.test_release import small_disk as small_disk
 from tests.sciscirl.toy import LABELS, make_slice, say
 from tests.servers.serving import Handler, Server
 
@@ -121,25 +120,27 @@ def test_a_chat_server_is_asked_once_for_each_answer_even_if_it_fails_on_the_way
 
 
 def test_a_full_disk_is_one_line_and_the_same_command_goes_on(toy_slice, small_disk):
+    disk = small_disk(64)
     long = " " * 20_000  # white space around the object is allowed
-    config = EvaluationConfig(release=toy_slice, out=small_disk / "chat", model="mine", preset="exp4", chat_url="x")
+    config = EvaluationConfig(release=toy_slice, out=disk / "chat", model="mine", preset="exp4", chat_url="x")
     with chat_server(lambda _: (200, {"message": {"content": say("neutral") + long}})) as (url, asked):
         config = replace(config, chat_url=url)
         with pytest.raises(ssd.SciSciDataError, match=r"No space left on device.*The same command goes on"):
             asyncio.run(evaluate_model(config))
         n_asked = len(asked)
         assert n_asked >= 3
-        subprocess.run(["mount", "-o", "remount,size=1m", str(small_disk)], check=True)
+        small_disk(1024, grow=True)
         assert asyncio.run(evaluate_model(config))["label_match"] == pytest.approx(1 / 3)
         assert n_asked < len(asked) < 18  # of 9 papers, those with a kept answer are not asked about again
 
 
 def test_wherever_a_full_disk_cuts_a_result_short_the_same_command_is_possible(toy_slice, small_disk):
-    config = EvaluationConfig(release=toy_slice, out=small_disk / "chat", model="mine", preset="exp4", chat_url="x")
-    filler, reasons = small_disk / "filler", set()
+    disk = small_disk(64)
+    config = EvaluationConfig(release=toy_slice, out=disk / "chat", model="mine", preset="exp4", chat_url="x")
+    filler, reasons = disk / "filler", set()
     with chat_server(lambda _: (200, {"message": {"content": say("neutral")}})) as (url, _):
         for n_free in range(2, 11):  # pages of 4 KiB
-            one = replace(config, chat_url=url, out=small_disk / f"chat{n_free}")
+            one = replace(config, chat_url=url, out=disk / f"chat{n_free}")
             filler.write_bytes(bytes(4096 * (16 - n_free)))
             try:
                 asyncio.run(evaluate_model(one))
