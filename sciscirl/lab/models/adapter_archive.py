@@ -66,10 +66,10 @@ def _unpack(packed: IO[bytes], folder: Path) -> None:
     with tarfile.open(fileobj=Chunks(pieces), mode="r|") as archive:
         for number, member in enumerate(archive, 1):
             name = member.name.removeprefix("./")
+            is_root = member.isdir() and name in ("", ".")  # as tar -C FOLDER . writes it
             # A sparse member is a few bytes that state any size.
-            if not (member.isdir() or (member.isfile() and not member.issparse())) or not (
-                is_plain_name(name) or name == "."
-            ):
+            is_whole = member.isdir() or (member.isfile() and not member.issparse())
+            if not is_root and not (is_whole and is_plain_name(name)):
                 raise _NoAdapterError(f"it holds {member.name!r}, which is a link, a device, or no name inside it")
             if number > _MOST_MEMBERS:
                 raise _NoAdapterError(f"it holds more than {_MOST_MEMBERS:,} files")

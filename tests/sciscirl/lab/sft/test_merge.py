@@ -57,6 +57,9 @@ def make_adapter() -> dict[str, bytes]:
 def pack(files: dict[str, bytes], **links: str) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        root = tarfile.TarInfo("")  # as SkyRL begins its archives
+        root.type = tarfile.DIRTYPE
+        archive.addfile(root)
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
