@@ -48,13 +48,13 @@ def bare_dois(text: pl.Expr) -> pl.Expr:
 
 
 def read_dois(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return DOIs in one form, and which differ from it by more than case, blanks and what stands before.
+    """Return DOIs in one form, and which differ from it by more than case, blanks, address and a stop at the end.
 
     The form is in lower case, without an address, ``doi:``, a query, and stops, brackets or quotes around it.
     Percent-encoding and entities of HTML are decoded. Signs are those of Unicode's NFKC, and every dash is a hyphen.
     """
     text = pl.first().str.strip_chars(BLANKS).str.to_lowercase().str.replace(f"^{_BEFORE}+", "").str.strip_chars(BLANKS)
-    bare = texts.to_frame().select(text).to_series()
+    bare = texts.to_frame().select(text.str.strip_chars_end("./ ")).to_series()
     dois = bare.str.strip_chars_end(_ENDS)
     odd = dois.str.contains(_ODD).arg_true()
     if len(odd):
