@@ -266,14 +266,15 @@ def _breaks_off(block: bytes, at: int) -> bool:
 
 def decompressed_chunks(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[bytes]:
     """Read and decompress a file of text; all bytes before a damage are yielded before the error."""
-    chunks = _decompressed(path, advance)
+    chunks = decompressed_bytes(path, advance)
     first = next(chunks, b"")
     if encoding := name_encoding(first):
         raise CorruptRecordError(OTHER_ENCODING.format(encoding))
     yield from chain([first] * bool(first), chunks)
 
 
-def _decompressed(path: Path, advance: Callable[[float], None] | None) -> Iterator[bytes]:
+def decompressed_bytes(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[bytes]:
+    """Read and decompress a file of any bytes, as ``decompressed_chunks`` does."""
     beginning = next(raw_chunks(path), b"")[:2]
     is_gzip = beginning == b"\x1f\x8b"
     # Or one of the sixteen skippable frames of Zstandard, with which pzstd begins.

@@ -305,7 +305,7 @@ def test_a_file_that_was_cut_off_is_named(tmp_path):
         ("pid,year\nP1,2000\nP1,2001\n", "", "works.csv: 1 id occurs more than once, for example 'P1'"),
         ("pid,year\n", "", "works.csv holds no row"),
         ("pid,year\nP1,2000\n", "x,to\n", "Name the column of the citing work: --citing\n"),
-        ("PK\x03\x04 [Content_Types].xml", "", "works.csv is an Excel workbook. Save its sheet as CSV"),
+        ("PK\x03\x04 xl/workbook.xml", "", "works.csv is a workbook. Save its sheet as 'CSV UTF-8'"),
         (None, "", "--works '.' is a folder"),
     ],
 )

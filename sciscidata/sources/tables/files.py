@@ -26,6 +26,8 @@ _HEAD_BYTES: Final = 1 << 20
 _ROWS: Final = 1 << 15
 _FIRST_BYTES: Final = 4 << 10
 _PACKED: Final = {b"PK\x03\x04": "ZIP", b"\xfd7zXZ\0": "XZ", b"BZh": "bzip2", b"7z\xbc\xaf": "7z", b"Rar!": "RAR"}
+#: How a workbook before Excel 2007 begins, and names of what is in later ones.
+_OLD_WORKBOOK, _WORKBOOK = b"\xd0\xcf\x11\xe0", (b"xl/", b"opendocument.spreadsheet")
 #: How an Arrow IPC file (Feather) and a stream begin.
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1\0\0", b"\xff\xff\xff\xff"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -73,13 +75,7 @@ class TableFile:
             return
         with self._naming_file():
             head = _head(path)
-        for start, kind in _PACKED.items():
-            if head.startswith(start):
-                if b"[Content_Types].xml" in head or b"xl/" in head:
-                    raise CorruptRecordError(f"{path} is an Excel workbook. Save its sheet as CSV, and name that file.")
-                raise CorruptRecordError(
-                    f"{path} is packed as {kind}. Unpack it, and name the file inside; gzip and Zstandard are read."
-                )
+        refuse_packed(path, head)
         self.is_json = head.lstrip()[:1] in (b"{", b"[")
         if self.is_json:
             lines = [line for line in head.splitlines() if _bare(line)]
@@ -233,6 +229,16 @@ class TableFile:
     def _read_arrow(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
         yield from _arrow_batches(self.path, columns)
         advance(self.path.stat().st_size)
+
+
+def refuse_packed(path: Path, head: bytes) -> None:
+    """Raise CorruptRecordError if a file begins as a workbook or an archive does."""
+    if head.startswith(_OLD_WORKBOOK) or (head.startswith(b"PK") and any(part in head for part in _WORKBOOK)):
+        raise CorruptRecordError(f"{path} is a workbook. Save its sheet as 'CSV UTF-8', and name that file.")
+    if kind := next((kind for start, kind in _PACKED.items() if head.startswith(start)), None):
+        raise CorruptRecordError(
+            f"{path} is packed as {kind}. Unpack it, and name the file inside; gzip and Zstandard are read."
+        )
 
 
 def _arrow_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
