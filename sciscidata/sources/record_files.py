@@ -261,7 +261,8 @@ def _breaks_off(block: bytes, at: int) -> bool:
     """Whether the line with the byte ``at`` ends inside a JSON value."""
     end = block.find(b"\n", at)
     last = block[max(at, end - 64) : end] if end >= 0 else block[max(at, len(block) - 64) :]
-    return last.rstrip()[-1:] in (b"{", b"[", b",", b":")
+    is_open_list = block.startswith(b"[", at) and not last.rstrip().endswith(b"]")  # later lines begin with commas
+    return is_open_list or last.rstrip()[-1:] in (b"{", b"[", b",", b":")
 
 
 def decompressed_chunks(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[bytes]:

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError, SchemaMismatchError
-from sciscidata.sources.exports.bibtex import ENTRY, BibtexError, read_entries
 from sciscidata.records.ids import MISSING
+from sciscidata.sources.exports.bibtex import ENTRY, BibtexError, read_entries
 from sciscidata.sources.record_files import decompressed_bytes
 from sciscidata.sources.tables.files import refuse_packed
 from sciscidata.storage.small_files import name_encoding

@@ -42,6 +42,12 @@ _PLAIN: Final = {
     "ARROW:schema": "it is damaged inside, and no longer Parquet",
     "out-of-spec": "it is damaged inside, and no longer Parquet",
 }
+#: Lines before the names of columns: empty ones, comments, and what a spreadsheet may write into the first one.
+_BEFORE_NAMES: Final = re.compile(r'\s*$|#|"?sep=.?"?[,;\t]*\s*$', re.I)
+#: The row behind the last one.
+_END: Final = "\u2404"
+#: How texts begin that are no table: pages, documents, and what stands for a large file in Git.
+_NO_TABLE: Final = re.compile(rb"\s*(?:<[!?A-Za-z]|%PDF-|version https://git-lfs)")
 #: Bytes that a text does not have: the control characters but tabs, line ends, form feeds and escapes.
 _BINARY: Final = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 Advance = Callable[[float], None]
@@ -89,6 +95,11 @@ class TableFile:
                 f"{path} is no table: it begins with {head[:16].decode('latin-1')!a}, and byte {found.start():,} is "
                 f"{found[0][0]}, which is in no text. CSV, TSV, JSON, Parquet and Arrow are read."
             )
+        elif _NO_TABLE.match(head):
+            raise CorruptRecordError(
+                f"{path} is no table: it begins with {head.strip()[:40].decode('utf-8', 'replace')!a}. CSV, TSV, JSON, "
+                "Parquet and Arrow are read."
+            )
         else:
             self._read = self._read_text
             self._names = names = self._text_names(head.decode("utf-8", "replace").splitlines())
@@ -113,7 +124,7 @@ class TableFile:
             raise CorruptRecordError(whole) from error
 
     def _text_names(self, lines: list[str]) -> list[str]:
-        comments = next((n for n, line in enumerate(lines) if not line.startswith("#")), None)
+        comments = next((n for n, line in enumerate(lines) if not _BEFORE_NAMES.match(line)), None)
         if comments is None:
             raise EmptyInputError(f"{self.path} holds no row. Check the file.")
         first = lines[comments]
@@ -133,14 +144,19 @@ class TableFile:
 
     def _read_text(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
         found: list[str] = []
+        end = f"\n{self._delimiter.join([_END] * len(self._names))}\n".encode()  # inside of quotes, it is no row
+        open_quote = "quotes that begin in a field do not end, and would hide the rows behind"
+        remedy = (
+            f"{_REMEDY} If the file has {'no ' * bool(self._quotes)}fields in quotes, set TablesConfig.quotes="
+            f"{not self._quotes}."
+        )
 
         def refuse(row: Any) -> str:  # noqa: ANN401 (pyarrow's InvalidRow)
             at = "" if row.number is None else f"row {row.number:,}: "
             text = row.text if len(row.text) <= 100 else f"{row.text[:100]}..."
-            remedy = f"{_REMEDY} If the file has {'no ' * bool(self._quotes)}fields in quotes, set TablesConfig.quotes="
+            what = f"{row.actual_columns} fields, the first row has {row.expected_columns} ({text!r})"
             found.append(
-                f"{self.path}: {at}{row.actual_columns} fields, the first row has {row.expected_columns} ({text!r}). "
-                f"{remedy}{not self._quotes}."
+                f"{self.path}: {at}{open_quote if row.text.endswith(end.decode().strip()) else what}. {remedy}"
             )
             return "error"
 
@@ -161,11 +177,18 @@ class TableFile:
                 strings_can_be_null=True,
             ),
         }
-        stream = pa.PythonFile(Chunks(decompressed_chunks(self.path, advance)), "r")
+        stream = pa.PythonFile(Chunks(chain(decompressed_chunks(self.path, advance), [end])), "r")
+        last: Any = None
         try:
             for batch in pa_csv.open_csv(stream, **options):
+                if last is not None:
+                    yield last
                 rows: Any = pl.from_arrow(batch)
-                yield rows.select(pl.all().str.strip_chars())  # as the names of columns
+                last = rows.select(pl.all().str.strip_chars())  # as the names of columns
+            if last is not None and last.tail(1).row(0) != (_END,) * last.width:
+                raise pa.ArrowInvalid(f"{open_quote}. {remedy}")
+            if last is not None:
+                yield last.head(-1)
         except pa.ArrowInvalid as error:
             if "Empty CSV" in str(error):
                 return
