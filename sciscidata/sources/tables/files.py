@@ -155,9 +155,8 @@ class TableFile:
             at = "" if row.number is None else f"row {row.number:,}: "
             text = row.text if len(row.text) <= 100 else f"{row.text[:100]}..."
             what = f"{row.actual_columns} fields, the first row has {row.expected_columns} ({text!r})"
-            found.append(
-                f"{self.path}: {at}{open_quote if row.text.endswith(end.decode().strip()) else what}. {remedy}"
-            )
+            what = open_quote if row.text.endswith(end.decode().strip()) else what
+            found.append(f"{self.path}: {at}{what}. {remedy}")
             return "error"
 
         options = {
@@ -186,7 +185,8 @@ class TableFile:
                 rows: Any = pl.from_arrow(batch)
                 last = rows.select(pl.all().str.strip_chars())  # as the names of columns
             if last is not None and last.tail(1).row(0) != (_END,) * last.width:
-                raise pa.ArrowInvalid(f"{open_quote}. {remedy}")
+                found.append(f"{self.path}: {open_quote}. {remedy}")
+                raise pa.ArrowInvalid(open_quote)
             if last is not None:
                 yield last.head(-1)
         except pa.ArrowInvalid as error:
