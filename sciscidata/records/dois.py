@@ -16,8 +16,8 @@ from sciscidata.terminal.messages import counted
 BLANKS: Final = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
 #: What stands before a DOI: the address of a resolver, also through a library's proxy, or the name of the scheme.
 _BEFORE: Final = (
-    r"(?:(?:(?:https?:?/*(?:\S*?[/.=])?|(?:dx\.|www\.)?)doi[.-]org[^/\s]*/+|"
-    r"(?:urn:|info:)?doi(?:\s*[:/=]\s*|\s+))\s*)"
+    r"(?:(?:(?:https?:?/*(?:\S*?[/.=])?|(?:dx\.|www\.)?)doi[.-]org(?:\.[\w.-]*[a-z])?(?::[0-9]+)?/+|"
+    r"(?:urn:|info:)?doi(?:\.org)?(?:\s*[:/=]\s*|\s+))\s*)"
 )
 #: The beginning of a DOI, in any form.
 DOI_START: Final = rf"(?i:[<\"']?{_BEFORE}*10\.[0-9.]+(?:/|%(?:25)*2f))"

@@ -261,19 +261,21 @@ def _breaks_off(block: bytes, at: int) -> bool:
     """Whether the line with the byte ``at`` ends inside a JSON value."""
     end = block.find(b"\n", at)
     last = block[max(at, end - 64) : end] if end >= 0 else block[max(at, len(block) - 64) :]
-    return last.rstrip()[-1:] in (b"{", b"[", b",", b":")
+    is_open_list = block.startswith(b"[", at) and not last.rstrip().endswith(b"]")  # later lines begin with commas
+    return is_open_list or last.rstrip()[-1:] in (b"{", b"[", b",", b":")
 
 
 def decompressed_chunks(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[bytes]:
     """Read and decompress a file of text; all bytes before a damage are yielded before the error."""
-    chunks = _decompressed(path, advance)
+    chunks = decompressed_bytes(path, advance)
     first = next(chunks, b"")
     if encoding := name_encoding(first):
         raise CorruptRecordError(OTHER_ENCODING.format(encoding))
     yield from chain([first] * bool(first), chunks)
 
 
-def _decompressed(path: Path, advance: Callable[[float], None] | None) -> Iterator[bytes]:
+def decompressed_bytes(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[bytes]:
+    """Read and decompress a file of any bytes, as ``decompressed_chunks`` does."""
     beginning = next(raw_chunks(path), b"")[:2]
     is_gzip = beginning == b"\x1f\x8b"
     # Or one of the sixteen skippable frames of Zstandard, with which pzstd begins.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import logging
@@ -178,6 +179,11 @@ def saved_again(table: str, delimiter: str = ",", quoting: int = csv.QUOTE_MINIM
     return file.getvalue()
 
 
+def with_index(table: str) -> str:
+    """As pandas saves a table: a column without a name comes first."""
+    return "".join(f"{number or ''},{row}\r\n" for number, row in enumerate(table.split("\r\n")) if row)
+
+
 def wos_sheet() -> str:
     """The sheet of Web of Science, whose columns have names."""
     names = {"TI": "Article Title", "AU": "Authors", "SO": "Source Title", "PY": "Publication Year", "VL": "Volume"}
@@ -241,6 +247,11 @@ def test_a_record_becomes_a_work(tmp_path):
         (saved_again(wos_tab(), "\t", csv.QUOTE_ALL), "utf-8"),
         (saved_again(wos_tab()) * 2, "utf-8"),
         (wos_sheet(), "utf-8"),
+        (with_index(saved_again(wos_tab())), "utf-8"),
+        (saved_again(wos_tab().replace("\t\t", "\tNA\t").replace("\t\t", "\tNA\t")), "utf-8"),
+        (saved_again(wos_tab().replace("\t", " \t ")), "utf-8"),
+        (saved_again(wos_tab().replace("; ", ";\n"), "\t"), "utf-8"),
+        (saved_again(wos_tab().replace("; ", ";"), "|"), "utf-8"),
     ],
     ids=[
         *(
@@ -254,7 +265,7 @@ def test_a_record_becomes_a_work(tmp_path):
             "csv",
             "semicolons-with-separator-line",
         ),
-        *("tab-with-quotes", "csv-twice", "sheet"),
+        *("tab-with-quotes", "csv-twice", "sheet", "with-index", "with-NA", "padded", "lines-in-cells", "no-blanks"),
     ],
 )
 def test_every_format_of_web_of_science_gives_the_same_graph(tmp_path, text, encoding):
@@ -265,6 +276,22 @@ def test_every_format_of_web_of_science_gives_the_same_graph(tmp_path, text, enc
         "WOS:A2001": ["WOS:A1990", "WOS:A1995", book, paper],
         "WOS:A2002": [paper, "outside, by WOS:A2002"],
     }
+
+
+@pytest.mark.parametrize(
+    ("fields", "reference"),
+    [
+        ("SO IEEE T AUTOMAT CONTR\nPY 1974\nVL AC19\nBP 716\n", "Poe E, 1974, IEEE T AUTOMAT CONTR, VAC19, P716"),
+        ("SO RIVERS\nPY 1974\nVL 19\nBP 716\n", "Poe E,1974,RIVERS,V19,P716"),
+        ("SO RIVERS\nPY 1974\nVL 19\nBP 716\n", "Poe E,  1974, RIVERS, v 19, pp. 716-720"),
+        ("SO RIVERS\nPY 1974\nVL 19\nBP P716\n", "Poe E, 1974, RIVERS, V19, PP716"),
+        ("DI 10.1234/a\n", "Poe E, IN PRESS RIVERS, DOI DOI https://doi.org/10.1234/A."),
+    ],
+)
+def test_volume_and_page_are_read_however_a_reference_writes_them(tmp_path, fields, reference):
+    text = f"PT J\nAU Poe, E\nTI A\n{fields}UT A\nER\n\nPT J\nTI B\nCR {reference}\nUT B\nER\n"
+    (tmp_path / "savedrecs.txt.gz").write_bytes(gzip.compress(text.encode()))
+    assert cited_by(scan(tmp_path / "savedrecs.txt.gz")) == {"B": ["A"]}
 
 
 @pytest.mark.parametrize("references", [OLD, NEW], ids=["until-2023", "since-2023"])
@@ -315,7 +342,16 @@ BAD = {
     "cut": (WOS_TEXT[:-60].encode(), CorruptRecordError, "ends inside a record"),
     "latin": (WOS_TEXT[1:].encode("latin-1"), CorruptRecordError, "no text in UTF-8"),
     "no-end": (WOS_TEXT.replace("ER\n\nPT", "PT", 1).encode(), CorruptRecordError, "lacks an ER"),
-    "workbook": (b"PK\x03\x04...", SchemaMismatchError, "workbook"),
+    "workbook": (b"PK\x03\x04...xl/workbook.xml", CorruptRecordError, "a workbook. Save its sheet"),
+    "old-workbook": (b"\xd0\xcf\x11\xe0...", CorruptRecordError, "a workbook. Save its sheet"),
+    "zip": (b"PK\x03\x04...savedrecs.txt", CorruptRecordError, "packed as ZIP. Unpack it"),
+    "cut-gzip": (gzip.compress(WOS_TEXT.encode())[:-99], CorruptRecordError, r"savedrecs.txt: .*Get the file again"),
+    "two-in-one-line": (b"EID,Title\n2-s2.0-1,Dams2-s2.0-2,Weirs,\n", CorruptRecordError, "more cells than the header"),
+    "dimensions": (
+        b"Rank,Publication ID,DOI,Title,Source title\n1,pub.1,10.1/a,Dams,Rivers\n",
+        SchemaMismatchError,
+        "no export of Web of Science or Scopus",
+    ),
     "cut-cell": (f"EID,References\n2-s2.0-1,{'x' * 32_767}\n".encode(), CorruptRecordError, "cut a text after 32,767"),
     "shifted": (b"EID,Title\n2-s2.0-1,Dams,and weirs\n", CorruptRecordError, "a cell more than the header.*and weirs"),
     "open-brace": (

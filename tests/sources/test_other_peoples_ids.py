@@ -50,7 +50,7 @@ DOI_FORMS = [
     "info:doi/10.1/a{}", "urn:doi:10.1/a{}", "DOI 10.1/a{}", "10.1/a{};", "10.1/a{})", "<https://doi.org/10.1/a{}>",
     "10.1%2FA{}", "10.1%252fa{}", "https%3A%2F%2Fdoi.org%2F10.1%2Fa{}", "10.1&#47;a{}", "10.1/a{} [doi]", "“10.1/a{}”",
     "https://doi.org/10.1/a{}?utm_source=x&b=c", "http://dx.doi.org/10.1/a{}#page=2", "\uff11\uff10.1/a{}",
-    "10.1/a{}\u200b", "\xa010.1/a{}\xa0", "https://doi-org.proxy.edu/10.1/a{}", "http://proxy.edu/login?url=https://doi.org/10.1/a{}",
+    "10.1/a{}\u200b", "\xa010.1/a{}\xa0", "https://doi-org.proxy.edu/10.1/a{}", "doi.org:10.1/a{}", "http://proxy.edu/login?url=https://doi.org/10.1/a{}",
 ]  # fmt: skip
 #: The DOI of an article of Wiley, whose signs are written in many ways.
 SICI = "10.1002/(sici)1096-9861(1996)365:1<1::aid-cne9>3.0.co;2-#"
@@ -247,6 +247,9 @@ def test_the_list_of_missing_values_can_be_changed():
     ("texts", "lists"),
     [
         (["['W2', 'W1']", "[]", "NA"], [["W2", "W1"], [], ["NA"]]),
+        (["character(0)", 'c("W2", "W1")', 'list("W2")', "list()"], [[], ["W2", "W1"], ["W2"], []]),
+        (["set()", "{'W2'}", "frozenset({'W2', 'W1'})"], [[], ["W2"], ["W2", "W1"]]),
+        (["array([], dtype=int64)", "array([2, 1])", "[np.int64(2)]"], [[], ["2", "1"], ["2"]]),
         (['["W2","W1"]', "{W2,W1}", 'c("W2", "W1")', "('W2',)"], [["W2", "W1"]] * 3 + [["W2"]]),
         (["['W2' 'W1'\n 'W3']", "[2 1]", "[2.0, nan]"], [["W2", "W1", "W3"], ["2", "1"], ["2.0", "nan"]]),
         (["W2, W1", "w2 W1", "https://openalex.org/W2;https://openalex.org/W1"], [
@@ -319,3 +322,12 @@ def test_a_class_of_an_own_label_may_be_called_none(tmp_path):
     label = ssd.OwnLabel(name="impact_label", classes=("top", "None"), column="impact", file=tmp_path / "labels.csv")
     rows = read_label_files(label, LabelFiles([tmp_path / "labels.csv"], ("id",)))
     assert sorted(rows.rows()) == [(1, "None"), (3, "top")]
+
+
+def test_a_pandas_frame_whose_columns_are_numbers_is_named_by_them_as_text():
+    works, cites, _ = ssd.from_tables(
+        pl.DataFrame({"0": [1, 2], "1": [1990, 2000]}).to_pandas().set_axis([0, 1], axis=1),
+        pl.DataFrame({"0": [2], "1": [1]}).to_pandas().set_axis([0, 1], axis=1),
+        **{"id": "0", "year": "1", "citing": "0", "cited": "1"},
+    )
+    assert (works.collect().height, cites.collect().rows()) == (2, [(2, 1)])

@@ -99,6 +99,7 @@ SPREAD = {
     "objects with commas": lambda text: ",\n\n".join(map(text, (ONE, TWO))) + ",\n",
     "objects with other line ends": lambda text: "\n".join(map(text, (ONE, TWO))).replace("\n", "\r\n"),
     "lists": lambda text: "\n".join((text([ONE]), text([TWO]))),
+    "a list with commas first": lambda text: f"[{text(ONE)}\n,{text(TWO)}\n]",
     "pages": lambda text: "\n".join((text({"meta": {}, "results": [ONE]}), text({"results": [TWO]}))),
 }
 

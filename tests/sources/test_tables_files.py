@@ -305,7 +305,11 @@ def test_a_file_that_was_cut_off_is_named(tmp_path):
         ("pid,year\nP1,2000\nP1,2001\n", "", "works.csv: 1 id occurs more than once, for example 'P1'"),
         ("pid,year\n", "", "works.csv holds no row"),
         ("pid,year\nP1,2000\n", "x,to\n", "Name the column of the citing work: --citing\n"),
-        ("PK\x03\x04 [Content_Types].xml", "", "works.csv is an Excel workbook. Save its sheet as CSV"),
+        ("\n \n", "", "works.csv holds no row"),
+        ('pid,title,year\nP1,"Dams,2000\nP2,Weirs,2001\n', "", "works.csv: row 2: quotes that begin in a field do not"),
+        ('pid,year,title\nP1,2000,"Dams\nP2,2001,Weirs\n', "", "works.csv: quotes that begin in a field do not end"),
+        ("<!DOCTYPE html>\n<p>404\n", "", "works.csv is no table: it begins with '<!DOCTYPE html>"),
+        ("PK\x03\x04 xl/workbook.xml", "", "works.csv is a workbook. Save its sheet as 'CSV UTF-8'"),
         (None, "", "--works '.' is a folder"),
     ],
 )
@@ -318,6 +322,16 @@ def test_a_mistake_in_a_file_is_named_by_file_and_remedy(tmp_path, monkeypatch, 
     assert main(["ingest", *words, "--citing", "from", "--cited", "to", "--out", "corpus"]) == 1
     assert message in capsys.readouterr().err
     assert not Path("corpus", "corpus.json").exists()
+
+
+@pytest.mark.parametrize("before", ["sep=,\n", '\ufeff"sep=,",\r\n', "\n  \n", "# made in 2026\n\n"])
+def test_lines_before_the_names_of_columns_are_passed_over(tmp_path, before):
+    (tmp_path / "w.csv").write_text(f"{before}work_id,publication_year\n1,1990\n2,2000", "utf-8")
+    (tmp_path / "c.csv").write_text(f"{before}citing_id,cited_id\n2,1\n", "utf-8")
+    config = TablesConfig(works=(str(tmp_path / "w.csv"),), citations=(str(tmp_path / "c.csv"),))
+    corpus = ingest_tables(config, tmp_path / "corpus")
+    assert corpus.works.collect()["publication_year"].to_list() == [1990, 2000]
+    assert corpus.citations.collect().rows() == [(2, 1)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,10 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError, SchemaMismatchError
+from sciscidata.records.ids import MISSING
 from sciscidata.sources.exports.bibtex import ENTRY, BibtexError, read_entries
+from sciscidata.sources.record_files import decompressed_bytes
+from sciscidata.sources.tables.files import refuse_packed
 from sciscidata.storage.small_files import name_encoding
 
 _Names = Mapping[str, tuple[str, ...]]
@@ -103,13 +106,16 @@ _END: Final = re.compile(r"^ER(?: {1,2}-.*)?\s*$", re.M)
 _TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) (.*(?:\n(?![A-Z][A-Z0-9](?: |$)).*)*)", re.M)
 _RIS_TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) {1,2}- ?(.*(?:\n(?![A-Z][A-Z0-9] {1,2}-).*)*)", re.M)
 _QUOTED_LINE: Final = re.compile(r'^"((?:[A-Z][A-Z0-9] |   ).*)"$', re.M)  # as a spreadsheet writes it
+_LINES_IN_CELL: Final = re.compile(r'(?<![^\t\n])"(?:[^"\t]|"")*"(?![^\t\n])')
 _WRAPPED: Final = re.compile(r"\s*\n\s*")
 _ENTITY: Final = re.compile(r"&(?:#\w+|\w+);")
+_NONE: Final = ("", *MISSING)
 #: What parts authors where no line end or semicolon does: in BibTeX a word, in CSV of Scopus until 2023 a comma.
 _AUTHORS: Final = {"author": r"\s+and\s+", "Authors": r",\s+(?!(?:Jr|Sr|I+|IV)\b)"}
-_SEPARATED: Final = r'"?sep=.?"?[,;\t]*\n'  # what a spreadsheet may write into the first line
+_SEPARATED: Final = r'"?(?i:sep)=.?"?[,;\t]*\n'  # what a spreadsheet may write into the first line
 _CELL: Final = 32_767  # signs that a cell of a spreadsheet holds at most
-_BINARY: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+#: What Polars says of a damaged table, in the words of a user.
+_DAMAGE: Final = {"found more fields": "a row has more cells than the header", "could not parse": "quotes do not end"}
 _HOW: Final = (
     "Export from Web of Science as plain text, tab-delimited text or BibTeX, or from Scopus as CSV, RIS or BibTeX. "
     "Other tables are read by TablesConfig.works."
@@ -137,7 +143,7 @@ def read_export(path: Path) -> Export:
         (r"^PT [A-Z]\s*$", _tagged),
         (r"^TY {1,2}-", _ris),
         (rf"^\s*{ENTRY.pattern}", _bibtex),
-        (rf"\A(?:{_SEPARATED})?.*\b(?:UT|EID|Source title|Author full names)\b", _table),
+        (rf"\A(?:{_SEPARATED})?(?!.*\bPublication ID\b).*\b(?:UT|EID|Source title|Author full names)\b", _table),
     )
     starts = [(found.start(), read) for pattern, read in kinds if (found := re.search(pattern, head, re.M))]
     if text.strip() and not starts:
@@ -156,9 +162,11 @@ def read_export(path: Path) -> Export:
 
 
 def _read_text(path: Path) -> str:
-    content = path.read_bytes()
-    if content.startswith(_BINARY):
-        raise SchemaMismatchError(f"{path} is a workbook. Save its sheet as 'CSV UTF-8', or export again as text.")
+    try:
+        content = b"".join(decompressed_bytes(path))
+    except CorruptRecordError as error:
+        raise CorruptRecordError(f"{path}: {str(error).rstrip('.')}. Get the file again.") from error
+    refuse_packed(path, content)
     encoding = name_encoding(content[:256]).lower() or "utf-8-sig"
     try:
         text = content.decode(encoding)
@@ -173,8 +181,8 @@ def _read_text(path: Path) -> str:
 def _row(record: Mapping[str, str | None], names_of: _Names, has_own_key: bool) -> list[str | None]:
     values: dict[str, str | None] = dict.fromkeys(ROLES)
     for role, names in names_of.items():
-        name = next((name for name in names if record.get(name)), "")
-        value = record.get(name)
+        name = next((name for name in names if (record.get(name) or "") not in _NONE), "")
+        value = record[name] if name else None
         if value:
             value = _ENTITY.sub(lambda sign: html.unescape(html.unescape(sign[0])), value)
             value = value if name in _BY_LINE else _WRAPPED.sub(" ", value)
@@ -189,7 +197,7 @@ def _row(record: Mapping[str, str | None], names_of: _Names, has_own_key: bool) 
     if not values["cited_by_count"] and (found := re.search(r"\bcited by\s*:?\s*([0-9]+)", notes, re.I)):
         values["cited_by_count"] = found[1]
     if not values["id"]:
-        eid = re.search(r"\beid=(2-s2\.0-[0-9]+)", record.get("UR") or record.get("url") or "")
+        eid = re.search(r"\beid=(2-s2\.0-[0-9]+)", record.get("UR") or record.get("url") or record.get("Link") or "")
         title = f"{values['title']} ({values['year']})" if values["title"] else None
         key = record.get("key") if has_own_key else None
         values["id"] = eid[1] if eid else values["doi"] or key or title
@@ -231,7 +239,9 @@ def _bibtex(text: str, path: Path) -> _Format:
 def _table(text: str, path: Path) -> _Format:
     """Read a table as the sites write it, or as a spreadsheet saved it again."""
     head, _, rows = re.sub(rf"\A{_SEPARATED}", "", text).partition("\n")
-    separator = max(",\t;", key=head.count)
+    separator = max(",\t;|", key=head.count)
+    if separator == "\t":
+        rows = _LINES_IN_CELL.sub(lambda cell: cell[0].replace("\n", " "), rows)
     try:
         table = pl.read_csv(
             io.BytesIO(f"{head}{separator}\n{rows}".encode()),  # rows of Web of Science end with one tab more
@@ -240,13 +250,12 @@ def _table(text: str, path: Path) -> _Format:
             quote_char=None if separator == "\t" else '"',
         )
     except pl.exceptions.PolarsError as error:
-        raise CorruptRecordError(
-            f"{path}: {str(error).splitlines()[0].rstrip('.')}. Export it again; a program may have changed it."
-        ) from error
+        what = next((mended for found, mended in _DAMAGE.items() if found in str(error)), str(error).splitlines()[0])
+        raise CorruptRecordError(f"{path}: {what}. Export it again; a program may have changed it.") from error
     # A spreadsheet quotes cells of text between tabs, and doubles the quotes in them.
     quoted = pl.all().str.contains(r'^"(?:[^"]|"")*"$')
     plain = pl.all().str.slice(1).str.head(-1).str.replace_all('""', '"', literal=True)
-    table = table.with_columns(pl.when(quoted).then(plain).otherwise(pl.all()).name.keep())
+    table = table.with_columns(pl.when(quoted).then(plain).otherwise(pl.all()).str.strip_chars().name.keep())
     table = table.rename(lambda name: name.strip().strip('"'))
     *_, last = table.columns
     if (more := table[last].filter((table[last] != "").fill_null(value=False))).len():

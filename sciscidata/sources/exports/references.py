@@ -41,6 +41,7 @@ _NAME: Final = rf"{_SURNAME}(?: {_SURNAME}){{0,4}}?,? {_INITIALS}(?:,? (?:Jr|Sr|
 _IS_NAME: Final = re.compile(rf"{_NAME}\s*$|[Ee]t al\.$")
 _BEGINS: Final = re.compile(rf"{_NAME}\s*(?:[,;]|$)(?!.*\bEds?\.$)")
 _PAGES_LAST: Final = re.compile(r"\bpp?\. \w+(?:-\w+)?$")
+_BARE_SEPARATOR: Final = r"(?i)(?<!\.CO);"  # programs drop the blank behind it; in a DOI of the form SICI is one, too
 _UNFINISHED: Final = re.compile(r"(?<!\.)\n")
 #: A line of Web of Science that goes on: behind a comma, or with a part that begins no reference.
 _GOES_ON: Final = re.compile(
@@ -80,7 +81,8 @@ def split_references(text: str) -> CitedReferences:
     if "\n" in text:
         text, n_more = _GOES_ON.subn(" ", text)
         n_joined += n_more
-    pieces = [piece for part in text.split("\n" if "\n" in text else "; ") if (piece := part.strip())]
+    between = "\n" if "\n" in text else r";\s+" if re.search(r";\s", text) else _BARE_SEPARATOR
+    pieces = [piece for part in re.split(between, text) if (piece := part.strip())]
     n_ends, n_years, n_wos = (
         sum(map(bool, map(has, pieces[:40]))) for has in (_ENDS.search, _HAS_YEAR.search, _IS_WOS.match)
     )
@@ -161,8 +163,8 @@ def number_references(references: pl.DataFrame) -> pl.DataFrame:
         elsewhere = pl.coalesce(text.str.extract(pattern, of_scopus) for pattern in scopus)
         return pl.when(of_wos).then(text.str.extract(wos, group)).otherwise(elsewhere)
 
-    page = found(r", (?:P|p|ARTN )([0-9]\w*|[A-Za-z]{1,2}[0-9]+)", _PLACE, of_scopus=2)
-    place = (found(_WOS_SOURCE, *_SOURCE, group=2), found(r", V([0-9][\w-]*)", _PLACE), page)
+    page = found(r",\s*(?:[Pp] ?|pp\. ?|ARTN )([0-9]\w*|[A-Za-z]{1,2}[0-9]+)", _PLACE, of_scopus=2)
+    place = (found(_WOS_SOURCE, *_SOURCE, group=2), found(r",\s*[Vv] ?((?:[A-Z]{1,3}-?)?[0-9][\w-]*)", _PLACE), page)
     author = pl.when(of_wos).then(text.str.extract(_OF_WOS)).otherwise(text)
     title = pl.when(~of_wos).then(pl.coalesce(text.str.extract(pattern) for pattern in _TITLE))
     keys = _keys(pl.when(author != "").then(author), found(_OF_WOS, *_YEAR, group=2), place, title)

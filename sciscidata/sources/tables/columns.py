@@ -40,6 +40,10 @@ _FLAGS: Final = {
     **dict.fromkeys(("true", "yes", "1", "1.0"), True),
     **dict.fromkeys(("false", "no", "0", "0.0"), False),
 }
+#: What R, Python and NumPy write around a list, and instead of an empty one.
+_AROUND: Final = r"^(?:list|(?:frozen)?set|tuple|(?:np\.)?array)\(\s*[\[{(]?([\s\S]*?)[\])}]?\s*(?:,\s*dtype=\S+)?\)$"
+_EMPTY: Final = r"^(?:character|integer|numeric|logical)\(0\)$"
+_NUMPY_ENTRY: Final = r"\bnp\.\w+\(([^()]*)\)"
 #: A list as Python, JSON, Postgres or R writes it, and its entries.
 _LIST: Final = r"^(?:\[|\{|c?\()([\s\S]*)[\])}]$"
 _ENTRY: Final = r"""\"[^\"]*\"|'[^']*'|[^\s,\"']+"""
@@ -259,6 +263,7 @@ def split_references(texts: pl.Series) -> pl.Series:
     The separator is the first of the three that a column has. Others, and those inside of a DOI, are part of an id.
     """
     text, name = pl.col(texts.name).str.strip_chars(BLANKS), texts.name
+    text = text.str.replace_all(_NUMPY_ENTRY, "$1").str.replace(_AROUND, "($1)").str.replace(_EMPTY, "()")
     inside = text.str.extract(_LIST)
     if len(cut := texts.filter(texts.to_frame().select(inside.str.contains("...", literal=True))[name])):
         raise SchemaMismatchError(

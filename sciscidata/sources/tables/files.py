@@ -26,6 +26,8 @@ _HEAD_BYTES: Final = 1 << 20
 _ROWS: Final = 1 << 15
 _FIRST_BYTES: Final = 4 << 10
 _PACKED: Final = {b"PK\x03\x04": "ZIP", b"\xfd7zXZ\0": "XZ", b"BZh": "bzip2", b"7z\xbc\xaf": "7z", b"Rar!": "RAR"}
+#: How a workbook before Excel 2007 begins, and names of what is in later ones.
+_OLD_WORKBOOK, _WORKBOOK = b"\xd0\xcf\x11\xe0", (b"xl/", b"opendocument.spreadsheet")
 #: How an Arrow IPC file (Feather) and a stream begin.
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1\0\0", b"\xff\xff\xff\xff"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -40,6 +42,12 @@ _PLAIN: Final = {
     "ARROW:schema": "it is damaged inside, and no longer Parquet",
     "out-of-spec": "it is damaged inside, and no longer Parquet",
 }
+#: Lines before the names of columns: empty ones, comments, and what a spreadsheet may write into the first one.
+_BEFORE_NAMES: Final = re.compile(r'\s*$|#|"?sep=.?"?[,;\t]*\s*$', re.I)
+#: The row behind the last one.
+_END: Final = "\u2404"
+#: How texts begin that are no table: pages, documents, and what stands for a large file in Git.
+_NO_TABLE: Final = re.compile(rb"\s*(?:<[!?A-Za-z]|%PDF-|version https://git-lfs)")
 #: Bytes that a text does not have: the control characters but tabs, line ends, form feeds and escapes.
 _BINARY: Final = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 Advance = Callable[[float], None]
@@ -73,13 +81,7 @@ class TableFile:
             return
         with self._naming_file():
             head = _head(path)
-        for start, kind in _PACKED.items():
-            if head.startswith(start):
-                if b"[Content_Types].xml" in head or b"xl/" in head:
-                    raise CorruptRecordError(f"{path} is an Excel workbook. Save its sheet as CSV, and name that file.")
-                raise CorruptRecordError(
-                    f"{path} is packed as {kind}. Unpack it, and name the file inside; gzip and Zstandard are read."
-                )
+        refuse_packed(path, head)
         self.is_json = head.lstrip()[:1] in (b"{", b"[")
         if self.is_json:
             lines = [line for line in head.splitlines() if _bare(line)]
@@ -92,6 +94,11 @@ class TableFile:
             raise CorruptRecordError(
                 f"{path} is no table: it begins with {head[:16].decode('latin-1')!a}, and byte {found.start():,} is "
                 f"{found[0][0]}, which is in no text. CSV, TSV, JSON, Parquet and Arrow are read."
+            )
+        elif _NO_TABLE.match(head):
+            raise CorruptRecordError(
+                f"{path} is no table: it begins with {head.strip()[:40].decode('utf-8', 'replace')!a}. CSV, TSV, JSON, "
+                "Parquet and Arrow are read."
             )
         else:
             self._read = self._read_text
@@ -117,7 +124,7 @@ class TableFile:
             raise CorruptRecordError(whole) from error
 
     def _text_names(self, lines: list[str]) -> list[str]:
-        comments = next((n for n, line in enumerate(lines) if not line.startswith("#")), None)
+        comments = next((n for n, line in enumerate(lines) if not _BEFORE_NAMES.match(line)), None)
         if comments is None:
             raise EmptyInputError(f"{self.path} holds no row. Check the file.")
         first = lines[comments]
@@ -137,15 +144,19 @@ class TableFile:
 
     def _read_text(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
         found: list[str] = []
+        end = f"\n{self._delimiter.join([_END] * len(self._names))}\n".encode()  # inside of quotes, it is no row
+        open_quote = "quotes that begin in a field do not end, and would hide the rows behind"
+        remedy = (
+            f"{_REMEDY} If the file has {'no ' * bool(self._quotes)}fields in quotes, set TablesConfig.quotes="
+            f"{not self._quotes}."
+        )
 
         def refuse(row: Any) -> str:  # noqa: ANN401 (pyarrow's InvalidRow)
             at = "" if row.number is None else f"row {row.number:,}: "
             text = row.text if len(row.text) <= 100 else f"{row.text[:100]}..."
-            remedy = f"{_REMEDY} If the file has {'no ' * bool(self._quotes)}fields in quotes, set TablesConfig.quotes="
-            found.append(
-                f"{self.path}: {at}{row.actual_columns} fields, the first row has {row.expected_columns} ({text!r}). "
-                f"{remedy}{not self._quotes}."
-            )
+            what = f"{row.actual_columns} fields, the first row has {row.expected_columns} ({text!r})"
+            what = open_quote if row.text.endswith(end.decode().strip()) else what
+            found.append(f"{self.path}: {at}{what}. {remedy}")
             return "error"
 
         options = {
@@ -165,11 +176,19 @@ class TableFile:
                 strings_can_be_null=True,
             ),
         }
-        stream = pa.PythonFile(Chunks(decompressed_chunks(self.path, advance)), "r")
+        stream = pa.PythonFile(Chunks(chain(decompressed_chunks(self.path, advance), [end])), "r")
+        last: Any = None
         try:
             for batch in pa_csv.open_csv(stream, **options):
+                if last is not None:
+                    yield last
                 rows: Any = pl.from_arrow(batch)
-                yield rows.select(pl.all().str.strip_chars())  # as the names of columns
+                last = rows.select(pl.all().str.strip_chars())  # as the names of columns
+            if last is not None and last.tail(1).row(0) != (_END,) * last.width:
+                found.append(f"{self.path}: {open_quote}. {remedy}")
+                raise pa.ArrowInvalid(open_quote)
+            if last is not None:
+                yield last.head(-1)
         except pa.ArrowInvalid as error:
             if "Empty CSV" in str(error):
                 return
@@ -233,6 +252,16 @@ class TableFile:
     def _read_arrow(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
         yield from _arrow_batches(self.path, columns)
         advance(self.path.stat().st_size)
+
+
+def refuse_packed(path: Path, head: bytes) -> None:
+    """Raise CorruptRecordError if a file begins as a workbook or an archive does."""
+    if head.startswith(_OLD_WORKBOOK) or (head.startswith(b"PK") and any(part in head for part in _WORKBOOK)):
+        raise CorruptRecordError(f"{path} is a workbook. Save its sheet as 'CSV UTF-8', and name that file.")
+    if kind := next((kind for start, kind in _PACKED.items() if head.startswith(start)), None):
+        raise CorruptRecordError(
+            f"{path} is packed as {kind}. Unpack it, and name the file inside; gzip and Zstandard are read."
+        )
 
 
 def _arrow_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:

@@ -132,6 +132,12 @@ def check_citations_given(has_citations: bool, references: Any, table: str, colu
         )
 
 
+def _with_text_names(frame: Any) -> Any:  # noqa: ANN401 (pandas)
+    """Return a pandas frame whose columns are named by texts: a table read without names has numbers."""
+    frame = with_named_index(frame)
+    return frame.set_axis([*map(str, frame.columns)], axis=1)
+
+
 class _Table:
     """A frame of any library: its columns, and some of them as a Polars frame."""
 
@@ -139,7 +145,7 @@ class _Table:
         if hasattr(frame, "to_native"):  # narwhals
             frame = frame.to_native()
         self._is_pandas = type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
-        self._frame: Any = with_named_index(frame) if self._is_pandas else to_lazy(frame, name, _STAGE)
+        self._frame: Any = _with_text_names(frame) if self._is_pandas else to_lazy(frame, name, _STAGE)
         self._name = name
         columns = map(str, self._frame.columns if self._is_pandas else self._frame.collect_schema())
         self.columns = [column for column in columns if column]  # without a name: an index saved as a column
