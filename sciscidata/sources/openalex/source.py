@@ -43,16 +43,14 @@ from sciscidata.sources.openalex.citer_counts import (
     REFERENCE_WORKS,
     FocalCiters,
     ReferenceRecords,
-    Window,
-    Work,
     Years,
     ask_citers,
     ask_reference_citers,
     converse,
     count_calls,
-    own_references,
+    count_row,
     scores_of,
-    works_frame,
+    split_citers,
 )
 from sciscidata.sources.openalex.estimate import (
     DISRUPTION,
@@ -63,6 +61,7 @@ from sciscidata.sources.openalex.estimate import (
     describe_days,
     highest_mean,
 )
+from sciscidata.sources.openalex.works_of_answers import Work, own_references, works_frame
 from sciscidata.sources.opened import OpenedSource, SourceRequest, ToAsk
 from sciscidata.terminal.progress import progress_bar
 
@@ -170,7 +169,6 @@ class _Pull:
     def __post_init__(self) -> None:
         self.config, self.eligibility = self.candidates.config, self.candidates.eligibility
         self.records = ReferenceRecords(self.client)
-        self.window = Window(self.cd)
 
     def waves(self) -> Iterator[None]:
         """Score candidates in waves, the lowest split keys of each round first."""
@@ -249,7 +247,7 @@ class _Pull:
             self.closed.pop(work.work_id, None)
             if focal is None:
                 continue
-            n_i, n_j = self.window.n_i_and_n_j(work, focal)
+            n_i, n_j = split_citers(work, focal, self.cd)
             if n_i + n_j < self.eligibility.min_citations or n_i == n_j > 0:
                 continue
             possible = self.demand.possible_cells(n_i, n_j)
@@ -265,7 +263,7 @@ class _Pull:
             focal, years = citers[work.work_id], of_references.get(work.work_id)
             if focal is not None:
                 judged.append(work)
-                self.rows.append(self.window.row(work, focal, years))
+                self.rows.append(count_row(work, focal, years, self.cd))
         if self.novelty is not None:
             self.records.ask(reference for work in judged for reference in work.references)
         self.frames.append(_tables_of(judged))
