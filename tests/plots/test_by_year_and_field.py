@@ -15,6 +15,7 @@ from PIL import Image
 
 import sciscidata as ssd
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.intervals import mean_interval, wilson_interval
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.plots import (
     plot_by_field,
@@ -25,7 +26,6 @@ from sciscidata.plots import (
     plot_windows,
     plot_works,
 )
-from sciscidata.plots.intervals import mean_interval, wilson_interval
 from tests.real_graphs import scan_real
 
 
@@ -48,7 +48,7 @@ def test_shares_have_the_interval_of_scipy(k, n):
     stats = pytest.importorskip("scipy.stats")
     k = min(k, n)
     expected = stats.binomtest(k, n).proportion_ci(method="wilson")
-    low, high = wilson_interval(k, n)
+    low, high = wilson_interval(k / n, n)
     assert (float(low), float(high)) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
