@@ -139,8 +139,6 @@ def _draw_groups(axes: Axes, by_name: dict[str, dict[str, Any]], x: str, chosen:
             n, of = groups["n"].to_numpy(), groups["of"].to_numpy()
             ends = wilson_interval(n / of, of)
             lines.append(put_measured(groups.with_columns(n="of"), (x, "check"), of, n / of, *ends))
-                put_measured(groups.with_columns(n="of"), (x, "check"), of, n / of, *wilson_interval(n / of, of))
-            )
     axes.set_title(f"By {x} (hollow: fewer than {FEW} works)" if lines else f"By {x}: works say none", fontsize=10)
     if lines:
         limits = axes.set_xlim if x == "field" else axes.set_ylim
