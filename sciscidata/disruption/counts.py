@@ -43,10 +43,10 @@ class Counter:
         if config.window_from == "cited":  # a citer is inside for one reference and outside for another: pass by pass
             lists = graph.citers_among(range(graph.n_dated), n_threads)
             self._passes: list[tuple[list[str], _MovingWindow | _FixedWindow]] = [
-                ([name], _FixedWindow(graph, self._clock, window, *lists)) for name, window in windows.items()
+                ([name], _FixedWindow(self._clock, window, *lists)) for name, window in windows.items()
             ]
         else:
-            self._passes = [([*windows], _MovingWindow(graph, config, self._clock, self._needs_all, limit, advance))]
+            self._passes = [([*windows], _MovingWindow(self._clock, self._needs_all, limit, advance))]
 
     def count(self, focal: range) -> dict[str, AnyArray]:
         """Count n_i, n_j, n_k (n_j5, n_shared, n_to_date) of every window by name; cheapest in order, time by time."""
@@ -119,7 +119,7 @@ class _Clock:
     """The times of dated works: years, or days if the convention says so."""
 
     def __init__(self, graph: CitationGraph, config: CDConfig) -> None:
-        self._config = config
+        self.graph, self.config = graph, config
         self.times, self.offsets = graph.years.astype(np.int64), graph.year_offsets
         if config.time == "publication_date":
             if graph.days is None or graph.day_offsets is None:
@@ -139,7 +139,7 @@ class _Clock:
 
     def place(self, time: int, window: Window) -> tuple[int, int]:
         """Return the index of the first work inside a window of works of ``time``, and of the first one after it."""
-        inside = self._config.times_of_citers(time, window)
+        inside = self.config.times_of_citers(time, window)
         low, high = self.offsets[np.searchsorted(self.times, [inside.start, inside.stop])].tolist()
         return low, high
 
@@ -159,19 +159,12 @@ class _MovingWindow:
     end of every window, none behind ``limit``. ``counts_all``: citers before ``held``, too.
     """
 
-    def __init__(
-        self,
-        graph: CitationGraph,
-        config: CDConfig,
-        clock: _Clock,
-        counts_all: bool,
-        limit: int,
-        advance: Advance,
-    ) -> None:
-        self.graph, self.config, self.clock, self._limit, self._advance = graph, config, clock, limit, advance
+    def __init__(self, clock: _Clock, counts_all: bool, limit: int, advance: Advance) -> None:
+        self.clock, self._limit, self._advance = clock, limit, advance
+        self.graph, self.config = clock.graph, clock.config
         self.held = range(0)
         self.starts = self.slices = self.citers = np.empty(0, np.uint32)
-        self._n_earlier = np.zeros(graph.n_works, np.uint32) if counts_all else None
+        self._n_earlier = np.zeros(clock.graph.n_works, np.uint32) if counts_all else None
         self.low = self.high = 0
         self.ends: Sequence[int] = ()
 
@@ -223,11 +216,10 @@ class _MovingWindow:
 class _FixedWindow:
     """Which citers count when each citation is judged by its own age; the same for every focal time."""
 
-    def __init__(
-        self, graph: CitationGraph, clock: _Clock, window: Window, starts: AnyArray, citers: Int32Array
-    ) -> None:
+    def __init__(self, clock: _Clock, window: Window, starts: AnyArray, citers: Int32Array) -> None:
         from sciscidata.disruption import _kernels as kernels
 
+        graph = clock.graph
         self.citers = citers
         self.slices = np.empty((graph.n_works, 2), starts.dtype)
         self.low, self.high = 0, graph.n_dated

@@ -82,7 +82,6 @@ class Pulled(NamedTuple):
 
 
 def pull_openalex(
-    client: OpenAlexClient,
     candidates: Candidates,
     cd: CDConfig,
     demand: Demand,
@@ -123,7 +122,7 @@ def pull_openalex(
             "Novelty is computed from the works of this pull alone, which have few venue pairs: many common pairs look "
             "rare, or equal. Give a saved background for better labels (BuildConfig.background)."
         )
-    pull = _Pull(client, candidates, cd, demand, novelty, background)
+    pull, client = _Pull(candidates, cd, demand, novelty, background), candidates.client
     shown = 0
     with progress_bar("score candidates", wanted, unit="works filled") as advance:
         client.watch(lambda cost: advance(0, f"${cost:.4f}"))
@@ -150,7 +149,6 @@ def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
 class _Pull:
     """The state of one run: the arguments of ``pull_openalex``, and what is known so far."""
 
-    client: OpenAlexClient
     candidates: Candidates
     cd: CDConfig
     demand: Demand
@@ -167,7 +165,8 @@ class _Pull:
     looked_at: int = 0
 
     def __post_init__(self) -> None:
-        self.config, self.eligibility = self.candidates.config, self.candidates.eligibility
+        self.client, self.config = self.candidates.client, self.candidates.config
+        self.eligibility = self.candidates.eligibility
         self.records = ReferenceRecords(self.client)
 
     def waves(self) -> Iterator[None]:
@@ -487,7 +486,7 @@ def open_openalex(config: OpenAlexConfig, request: SourceRequest) -> OpenedSourc
     """Sample works of the API until the draw has what it needs. Their scores come from counts of the API."""
     cd, novelty = request.cd, request.novelty
     with _count_candidates(config, request) as (client, candidates, demand):
-        pulled = pull_openalex(client, candidates, cd, demand, novelty, background=request.background)
+        pulled = pull_openalex(candidates, cd, demand, novelty, background=request.background)
         logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
         provenance = pulled.provenance | describe_answers(client)
     works = pulled.works.lazy()
@@ -514,11 +513,11 @@ def measure_openalex(config: OpenAlexConfig, request: SourceRequest) -> ToAsk:
         ResponseStore(request.cache_dir / "openalex") as store,
         OpenAlexClient(offline, store) as kept,
     ):
-        pull = _Pull(client, candidates, request.cd, demand, novelty, request.background)
+        pull = _Pull(candidates, request.cd, demand, novelty, request.background)
         pull.look()
         look = client.n_calls, client.cost_usd, client.remaining_usd
         earlier = replace(candidates, client=kept)
-        again = _Pull(kept, earlier, request.cd, replace(demand), novelty, request.background, tells=False)
+        again = _Pull(earlier, request.cd, replace(demand), novelty, request.background, tells=False)
         with suppress(OfflineError):
             deque(again.waves(), maxlen=0)
         pull = again if again.shapes else pull
