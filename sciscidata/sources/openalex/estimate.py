@@ -39,7 +39,7 @@ def bound_share(n: int, n_seen: int) -> tuple[float, float]:
 
     Example:
         >>> [round(bound, 2) for bound in bound_share(20, 100)]
-        [0.11, 0.35]
+        [0.11, 0.34]
         >>> bound_share(0, 0)
         (0.0, 1.0)
     """
@@ -52,7 +52,7 @@ def bound_candidates(n_wanted: int, n: int, n_seen: int) -> tuple[float, float]:
 
     Example:
         >>> [round(bound) for bound in bound_candidates(30, 20, 100)]
-        [42, 447]
+        [51, 481]
         >>> bound_candidates(30, 0, 0)
         (30, inf)
     """
