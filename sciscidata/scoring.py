@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from sciscidata.disruption.compare import compare_scores, compare_z
 from sciscidata.disruption.index import CDConfig, cache_cd_index, score_graph
 from sciscidata.engines.engine import Engine
 from sciscidata.graph.graph import CitationGraph, build_graph
@@ -25,7 +26,6 @@ from sciscidata.sources.label_files import find_label_files, read_label_files
 from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.opened import OpenedSource
 from sciscidata.sources.record_files import state_files
-from sciscidata.sources.sciscinet.published_scores import compare_scores, compare_z
 from sciscidata.storage.parquet import read_parquet
 from sciscidata.storage.paths import list_visible
 from sciscidata.terminal.progress import begin_step

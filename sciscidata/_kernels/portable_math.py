@@ -17,15 +17,17 @@ _LOG_TERMS = 11  # s^2 is at most 0.0295, and 0.0295^11 / 25 below 2^-59
 
 
 def sigmoid(z: Float64Array) -> Float64Array:
-    """Return 1 / (1 + exp(-z)), z clipped at ±8. exp(-z) = 2^k exp(r), |r| <= 0.35, by its Taylor polynomial."""
-    x = -np.clip(z, -_Z_LIMIT, _Z_LIMIT)
+    """Return 1 / (1 + exp(-z)), z clipped at ±8. exp(-z) = 2^k exp(r), |r| <= 0.35, by its Taylor polynomial.
+
+    Numba compiles it for single numbers, too.
+    """
+    x = -np.minimum(np.maximum(z, -_Z_LIMIT), _Z_LIMIT)
     k = np.rint(x / (_LN2_HIGH + _LN2_LOW))
     r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-    value = np.ones_like(r)
+    value = 1.0
     for n in range(_EXP_TERMS, 0, -1):
         value = 1 + value * r / n
-    power = np.ldexp(1.0, np.where(np.isnan(k), 0, k).astype(np.int32))
-    return 1 / (1 + value * power)
+    return 1 / (1 + value * np.ldexp(1.0, np.int32(np.nan_to_num(k))))
 
 
 def natural_log(x: Float64Array) -> Float64Array:

@@ -11,10 +11,10 @@ import polars as pl
 
 from sciscidata.diagnostics.checks import DIAGNOSTICS
 from sciscidata.frames import AnyFrame
+from sciscidata.intervals import wilson_interval
 from sciscidata.plots import plain, save
 from sciscidata.plots.by_group import FEW, Panel, draw_panel
 from sciscidata.plots.figure import tick_numbers
-from sciscidata.plots.intervals import wilson_interval
 from sciscidata.plots.measure import put_measured
 from sciscidata.schemas import require_columns
 
@@ -137,7 +137,8 @@ def _draw_groups(axes: Axes, by_name: dict[str, dict[str, Any]], x: str, chosen:
         if found:
             groups = pl.DataFrame(found).with_columns(check=pl.lit(meanings[name]))
             n, of = groups["n"].to_numpy(), groups["of"].to_numpy()
-            lines.append(put_measured(groups.with_columns(n="of"), (x, "check"), of, n / of, *wilson_interval(n, of)))
+            ends = wilson_interval(n / of, of)
+            lines.append(put_measured(groups.with_columns(n="of"), (x, "check"), of, n / of, *ends))
     axes.set_title(f"By {x} (hollow: fewer than {FEW} works)" if lines else f"By {x}: works say none", fontsize=10)
     if lines:
         limits = axes.set_xlim if x == "field" else axes.set_ylim

@@ -75,7 +75,7 @@ def compute_expected_cd_index(
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir)
-        mean, std = expect(graph, window_years)
+        mean, std = expect(graph, config)
         dated = pl.DataFrame({"null_mean": mean, "null_std": std}, nan_to_null=True)
         moments = pl.concat([dated, dated.clear(graph.n_known - graph.n_dated)])
         scores = score_graph(graph, config).select("work_id", "cd_index").hstack(moments)
@@ -85,7 +85,7 @@ def compute_expected_cd_index(
     return with_original_ids(pl.defer(score, schema=EXPECTED_CD_INDEX), works)
 
 
-def expect(graph: CitationGraph, window_years: int | None) -> Float64Array:
+def expect(graph: CitationGraph, config: CDConfig) -> Float64Array:
     """Return mean and standard deviation (2, works) of every work with a year, NaN where undefined."""
     n_years, starts = graph.years.size, graph.year_offsets
     group = np.full(graph.n_works, n_years)  # works without a year are one more year
@@ -93,9 +93,9 @@ def expect(graph: CitationGraph, window_years: int | None) -> Float64Array:
     found = np.full((2, graph.n_dated), np.nan)
     years = graph.years.astype(np.int64)
     for y, (first, last) in enumerate(pairwise(starts.tolist())):
-        end = n_years if window_years is None else int(np.searchsorted(years, years[y] + window_years, side="right"))
-        if y + 1 < end:
-            found[:, first:last] = _expect_year(graph, group, y, range(y + 1, end))
+        inside = config.times_of_citers(int(years[y]), config.window_years)
+        if window := range(*np.searchsorted(years, [inside.start, inside.stop]).tolist()):
+            found[:, first:last] = _expect_year(graph, group, y, window)
     return found
 
 

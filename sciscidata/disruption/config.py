@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import Configuration, PositiveInt, conventional_options
@@ -18,6 +19,7 @@ Window = (
 _NEEDED = "a list of windows: years from 0 to 9999, days ('90d'), months ('18mo'), or None for no end"
 #: Options of later versions: a configuration without them is stated as it always was.
 _ADDED = ("windows", "time", "di_l")
+_EVER = 1 << 40  # beyond any year or day
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -121,6 +123,22 @@ class CDConfig(Configuration):
         """
         return {"": self.window_years} | {f"_{'all' if one is None else one}": one for one in self.windows}
 
+    def times_of_citers(self, time: int, window: Window) -> range:
+        """Return the years (with ``time`` by date: the days since 1970) in which citers of a work of ``time`` count.
+
+        Example:
+            >>> CDConfig().times_of_citers(2000, 5)
+            range(2001, 2006)
+        """
+        first = -_EVER if self.earlier_citers and self.window_from == "focal" else time + (not self.same_year)
+        if window is None:
+            return range(first, _EVER)
+        if self.time == "publication_year":
+            assert isinstance(window, int)  # _check has refused others
+            return range(first, time + window + 1)
+        n, unit = length(window)
+        return range(first, (time + n if unit == "d" else _add_months(time, n)) + 1)
+
     def stated(self) -> dict[str, Any]:
         """Return the options as a manifest states them: all, but those of ``_ADDED`` only where they are set."""
         return {
@@ -154,6 +172,14 @@ def length(window: int | str) -> tuple[int, str]:
         return 12 * window, "mo"
     unit = "mo" if window.endswith("mo") else "d"
     return int(window.removesuffix(unit)), unit
+
+
+def _add_months(day: int, n: int) -> int:
+    """Return the same day ``n`` months later, in days since 1970; the last one of a month that is shorter."""
+    date = np.datetime64(day, "D")
+    month = date.astype("M8[M]")
+    first, following = ((month + np.timedelta64(n + i, "M")).astype("M8[D]") for i in (0, 1))
+    return int(min(first + (date - month.astype("M8[D]")), following - np.timedelta64(1, "D")).astype(np.int64))
 
 
 #: How other implementations differ from the default. Two things are the same in all of them here. A work or citer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from itertools import pairwise
 from typing import TypeVar
@@ -12,7 +12,7 @@ import numpy as np
 
 from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
-from sciscidata.disruption.config import CDConfig, length
+from sciscidata.disruption.config import CDConfig, Window
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.terminal.progress import Advance
@@ -37,16 +37,16 @@ class Counter:
         limit = graph.n_dated
         if n_focal:
             last = self._clock.time_of(range(n_focal - 1, n_focal))
-            limit = max(self._clock.end(last, window) for window in config.all_windows.values())
+            limit = max(self._clock.place(last, window)[1] for window in config.all_windows.values())
         windows = config.all_windows
         self._needs_all = config.family or config.focal_citers == "any"  # citers before the window, too
         if config.window_from == "cited":  # a citer is inside for one reference and outside for another: pass by pass
             lists = graph.citers_among(range(graph.n_dated), n_threads)
             self._passes: list[tuple[list[str], _MovingWindow | _FixedWindow]] = [
-                ([name], _FixedWindow(graph, self._clock, window, *lists)) for name, window in windows.items()
+                ([name], _FixedWindow(self._clock, window, *lists)) for name, window in windows.items()
             ]
         else:
-            self._passes = [([*windows], _MovingWindow(graph, config, self._clock, self._needs_all, limit, advance))]
+            self._passes = [([*windows], _MovingWindow(self._clock, self._needs_all, limit, advance))]
 
     def count(self, focal: range) -> dict[str, AnyArray]:
         """Count n_i, n_j, n_k (n_j5, n_shared, n_to_date) of every window by name; cheapest in order, time by time."""
@@ -119,9 +119,9 @@ class _Clock:
     """The times of dated works: years, or days if the convention says so."""
 
     def __init__(self, graph: CitationGraph, config: CDConfig) -> None:
-        self._by_day = config.time == "publication_date"
+        self.graph, self.config = graph, config
         self.times, self.offsets = graph.years.astype(np.int64), graph.year_offsets
-        if self._by_day:
+        if config.time == "publication_date":
             if graph.days is None or graph.day_offsets is None:
                 raise ConfigError(
                     "CDConfig.time is 'publication_date', and the graph has no dates. Build it with "
@@ -137,27 +137,11 @@ class _Clock:
         """Return the time of works that have the same."""
         return int(self.times[np.searchsorted(self.offsets, span.start, side="right") - 1])
 
-    def first_from(self, time: int) -> int:
-        """Return the index of the first work of ``time`` or later."""
-        return int(self.offsets[np.searchsorted(self.times, time)])
-
-    def end(self, time: int, window: int | str | None) -> int:
-        """Return the index of the first work after a window of works of ``time``; its last year or day is in it."""
-        if window is None:
-            return int(self.offsets[-1])
-        if not self._by_day:
-            assert isinstance(window, int)  # CDConfig has checked
-            return self.first_from(time + window + 1)
-        n, unit = length(window)
-        return self.first_from((time + n if unit == "d" else _add_months(time, n)) + 1)
-
-
-def _add_months(day: int, n: int) -> int:
-    """Return the same day ``n`` months later, in days since 1970; the last one of a month that is shorter."""
-    date = np.datetime64(day, "D")
-    month = date.astype("M8[M]")
-    first, following = ((month + np.timedelta64(n + i, "M")).astype("M8[D]") for i in (0, 1))
-    return int(min(first + (date - month.astype("M8[D]")), following - np.timedelta64(1, "D")).astype(np.int64))
+    def place(self, time: int, window: Window) -> tuple[int, int]:
+        """Return the index of the first work inside a window of works of ``time``, and of the first one after it."""
+        inside = self.config.times_of_citers(time, window)
+        low, high = self.offsets[np.searchsorted(self.times, [inside.start, inside.stop])].tolist()
+        return low, high
 
 
 def split_at(offsets: Int64Array, span: range) -> list[range]:
@@ -175,32 +159,22 @@ class _MovingWindow:
     end of every window, none behind ``limit``. ``counts_all``: citers before ``held``, too.
     """
 
-    def __init__(
-        self,
-        graph: CitationGraph,
-        config: CDConfig,
-        clock: _Clock,
-        counts_all: bool,
-        limit: int,
-        advance: Advance,
-    ) -> None:
-        self.graph, self.config, self.clock, self._limit, self._advance = graph, config, clock, limit, advance
+    def __init__(self, clock: _Clock, counts_all: bool, limit: int, advance: Advance) -> None:
+        self.clock, self._limit, self._advance = clock, limit, advance
+        self.graph, self.config = clock.graph, clock.config
         self.held = range(0)
         self.starts = self.slices = self.citers = np.empty(0, np.uint32)
-        self._n_earlier = np.zeros(graph.n_works, np.uint32) if counts_all else None
+        self._n_earlier = np.zeros(clock.graph.n_works, np.uint32) if counts_all else None
         self.low = self.high = 0
-        self.ends: list[int] = []
+        self.ends: Sequence[int] = ()
 
     def move_to(self, time: int, n_threads: int) -> None:
         """Move both ends of every slice to the windows of focal works of ``time``; each thread has its papers."""
         from sciscidata.disruption import _kernels as kernels
 
         graph, config = self.graph, self.config
-        low = 0
-        if not config.earlier_citers:
-            low = self.clock.first_from(time if config.same_year else time + 1)
-        self.ends = [self.clock.end(time, window) for window in config.all_windows.values()]
-        high = max(self.ends)
+        lows, self.ends = zip(*(self.clock.place(time, window) for window in config.all_windows.values()), strict=True)
+        low, high = lows[0], max(self.ends)
         if not (self.held and self.held.start <= low and high <= self.held.stop):
             self._hold(low, high, n_threads)
 
@@ -242,22 +216,18 @@ class _MovingWindow:
 class _FixedWindow:
     """Which citers count when each citation is judged by its own age; the same for every focal time."""
 
-    def __init__(
-        self, graph: CitationGraph, clock: _Clock, window: int | str | None, starts: AnyArray, citers: Int32Array
-    ) -> None:
+    def __init__(self, clock: _Clock, window: Window, starts: AnyArray, citers: Int32Array) -> None:
         from sciscidata.disruption import _kernels as kernels
 
+        graph = clock.graph
         self.citers = citers
         self.slices = np.empty((graph.n_works, 2), starts.dtype)
         self.low, self.high = 0, graph.n_dated
         self.ends = [self.high]
-        lows = np.zeros(graph.n_works, np.int64)
-        highs = np.zeros(graph.n_works, np.int64)  # nothing cites an undated work at a known age
-        sizes = np.diff(clock.offsets)
-        ends = [clock.end(time, window) for time in clock.times.tolist()]
-        lows[: graph.n_dated] = np.repeat(clock.offsets[:-1], sizes)
-        highs[: graph.n_dated] = np.repeat(np.array(ends, np.int64), sizes)
-        kernels.slices_by_own_age(self.slices, starts, citers, lows, highs)
+        places = np.zeros((2, graph.n_works), np.int64)  # nothing cites an undated work at a known age
+        of_times = np.array([clock.place(time, window) for time in clock.times.tolist()], np.int64).reshape(-1, 2)
+        places[:, : graph.n_dated] = np.repeat(of_times, np.diff(clock.offsets), axis=0).T
+        kernels.slices_by_own_age(self.slices, starts, citers, *places)
 
     def move_to(self, time: int, n_threads: int) -> None:
         """Stay."""

@@ -12,8 +12,8 @@ import math
 import numpy as np
 from numba import njit
 
+from sciscidata._kernels import portable_math
 from sciscidata._kernels.compile import kernel
-from sciscidata._kernels.portable_math import _EXP_TERMS, _LN2_HIGH, _LN2_LOW, _Z_LIMIT
 from sciscidata._kernels.random import below, draw
 
 _MOST_EXACT = 5  # references: there are 126 lists of 5 out of 5
@@ -21,17 +21,7 @@ _DRAWS = 128
 _FEWEST_TO_HALVE = 4
 _HALVING = 1 << 62  # a counter that no draw has
 
-
-@njit(nogil=True)
-def sigmoid(z):
-    """Do as ``portable_math.sigmoid`` for one number."""
-    x = -min(max(z, -_Z_LIMIT), _Z_LIMIT)
-    k = np.rint(x / (_LN2_HIGH + _LN2_LOW))
-    r = (x - k * _LN2_HIGH) - k * _LN2_LOW
-    value = 1.0
-    for n in range(_EXP_TERMS, 0, -1):
-        value = 1 + value * r / n
-    return 1 / (1 + value * math.ldexp(1.0, int(k)))
+sigmoid = njit(nogil=True)(portable_math.sigmoid)
 
 
 @njit(nogil=True)

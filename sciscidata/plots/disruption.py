@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 import numpy as np
 import polars as pl
 
+from sciscidata.disruption.compare import compare_scores
 from sciscidata.disruption.null_model import NULL_CD_INDEX
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
@@ -38,7 +39,6 @@ from sciscidata.plots.labels import draw_classes
 from sciscidata.plots.measure import add_up, collect_some, estimate, refuse_nothing
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CD_SCORES, CD_SWEEP, require_columns
-from sciscidata.sources.sciscinet.published_scores import compare_scores
 from sciscidata.terminal.messages import counted
 
 if TYPE_CHECKING:

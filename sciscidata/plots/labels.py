@@ -11,12 +11,12 @@ import polars as pl
 from sciscidata.disruption.label_stability import GROUPS, LABEL_STABILITY
 from sciscidata.disruption.missing_data import MISSING_DATA
 from sciscidata.frames import AnyFrame
+from sciscidata.intervals import wilson_interval
 from sciscidata.label_thresholds import LABELS_BY_INDEX
 from sciscidata.options.checks import require_config
 from sciscidata.own_label import OwnLabel
 from sciscidata.plots.by_group import Panel, draw_panel, name_hollow
 from sciscidata.plots.figure import COLOURS, INK, Look, count_works, drawing, letter_panels, write_share
-from sciscidata.plots.intervals import wilson_interval
 from sciscidata.plots.measure import put_measured
 from sciscidata.schemas import require_columns
 
@@ -99,9 +99,7 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
     """
     rows = require_columns(stability, LABEL_STABILITY, frame_name="stability", stage="plot_label_stability").collect()
     share, works = rows["share_same"].to_numpy(), rows["works"].to_numpy()
-    rows = put_measured(
-        rows.with_columns(n="works"), ("age", "group"), works, share, *wilson_interval(share * works, works)
-    )
+    rows = put_measured(rows.with_columns(n="works"), ("age", "group"), works, share, *wilson_interval(share, works))
     ages: list[int] = rows["age"].unique().sort().to_list()
     is_hollow = False
     with drawing(look, heights_mm=(60, 60)) as picture:

@@ -13,9 +13,9 @@ from polars import selectors
 
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.intervals import mean_interval, student, wilson_interval
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.options.did_you_mean import suggest
-from sciscidata.plots.intervals import mean_interval, student, wilson_interval
 from sciscidata.terminal.messages import counted
 
 logger = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ def estimate(groups: pl.DataFrame, keys: Sequence[str], value: str, *, is_share:
     """Put mean and interval beside each group of ``add_up``: by Wilson of a share, else by Student."""
     n, n_works, mean, squares = sums_of(groups, value)
     equal_to = equal_works(mean, squares, n, n_works)
-    ends = wilson_interval(mean * equal_to, equal_to) if is_share else mean_interval(mean, squares, n, n_works)
+    ends = wilson_interval(mean, equal_to) if is_share else mean_interval(mean, squares, n, n_works)
     return put_measured(groups, keys, n_works, mean, *ends)
 
 

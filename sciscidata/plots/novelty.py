@@ -12,11 +12,11 @@ import polars as pl
 from sciscidata._support.quantiles import counted_quantiles
 from sciscidata.errors import SchemaMismatchError
 from sciscidata.frames import AnyFrame
+from sciscidata.intervals import wilson_interval
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
 from sciscidata.options.checks import checked_config
 from sciscidata.plots.by_group import draw_line, name_hollow
 from sciscidata.plots.figure import COLOURS, INK, Look, count_works, drawing, letter_panels, tick_numbers
-from sciscidata.plots.intervals import wilson_interval
 from sciscidata.plots.labels import draw_classes
 from sciscidata.plots.measure import collect_some, refuse_nothing
 from sciscidata.records.last_year_of_data import find_last_year
@@ -233,7 +233,7 @@ def _draw_cells(axes: Axes, counts: Mapping[tuple[bool, bool], tuple[int, int]],
         shares[int(not tail), int(high)] = share = (hits if is_hit else n) / of if of else 0.0
         lines = [name, f"{share:.1%}" if of else "–", count_works(n)]
         if is_hit and n:
-            low, high_end = (float(end) for end in wilson_interval(hits, n))
+            low, high_end = (float(end) for end in wilson_interval(share, n))
             lines.insert(2, f"{low:.1%} to {high_end:.1%}")
         axes.text(int(high), int(not tail), "\n".join(lines), ha="center", va="center", fontsize=7)
     most = max(float(shares.max()), 1e-9)

@@ -88,7 +88,11 @@ def read_record(line: bytes) -> PlainRecord:
     NaN and a lone surrogate, which only Python's ``json`` accepts, become null and U+FFFD. Source:
     https://docs.openalex.org/api-entities/works/work-object
     """
-    fields, index = _decode(line)
+    return plain_record(*_decode(line))
+
+
+def plain_record(fields: dict[str, Json], index: str | None) -> PlainRecord:
+    """Take the used values out of a decoded record; ``index`` is the JSON text of its abstract."""
     texts = [_plain(_get(fields, *steps)) for steps in _STEPS]
     place = TEXTS.index("id")
     work_id = openalex_number(texts[place], "W")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from sciscidata.intervals import wilson_interval
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.metrics import Counts, Floats, merge_labels
 from sciscirl.metrics.predictions import INVALID, check_predictions, find_target, split_by_label
@@ -62,7 +62,8 @@ def _find_shares(frame: pl.DataFrame, level: float) -> dict[str, tuple[float, fl
     def find(flags: pl.Series, among: pl.Series | None = None) -> tuple[float, float]:
         asked = papers if among is None else papers.filter(among)
         right, n = flags if among is None else flags.filter(among), asked.n_unique()
-        return wilson_interval(int(right.sum()) / len(right), n, level)
+        low, high = wilson_interval(int(right.sum()) / len(right), n, NormalDist().inv_cdf((1 + level) / 2))
+        return float(low), float(high)
 
     shares = {"format_strict_ok": find(frame["is_valid"])}
     every: list[tuple[float, float]] = []
@@ -74,15 +75,6 @@ def _find_shares(frame: pl.DataFrame, level: float) -> dict[str, tuple[float, fl
         shares |= recalls | {f"{start}label_match": find(right), f"{start}min_class_recall": _least(recalls.values())}
         every += recalls.values()
     return shares | {"min_class_recall": _least(every)}
-
-
-def wilson_interval(share: float, n: float, level: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's score interval of a share of ``n``."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    scale, middle = 1 + z * z / n, share + z * z / (2 * n)
-    reach = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
-    # Where no answer is right, or all are, an end is 0 or 1 to the last bit.
-    return (middle - reach) / scale if share else 0.0, (middle + reach) / scale if share < 1 else 1.0
 
 
 def _least(intervals: Iterable[tuple[float, float]]) -> tuple[float, float]:

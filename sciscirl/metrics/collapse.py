@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from sciscidata.intervals import wilson_interval
 from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.metrics.bootstrap import wilson_interval
 from sciscirl.metrics.predictions import INVALID
 
 _log = logging.getLogger(__name__)

@@ -8,6 +8,7 @@ None stands for no value, and for no row too.
 
 from __future__ import annotations
 
+from datetime import date
 from typing import NamedTuple
 
 import polars as pl
@@ -153,3 +154,30 @@ def test_the_family_of_a_work_that_is_cited_too_late_has_nothing_to_divide_by():
     assert (row["n_i"], row["n_j"], row["n_k"], row["cd_index"], row["mcd_index"]) == (0, 0, 1, 0.0, 0.0)
     assert row["di_nok_index"] is None
     assert row["dependence"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "inside", "outside"),
+    [
+        ("cdindex", (2001, 2005), (1999, 2000, 2006)),
+        ("wu_wang_evans", (2001, 9999), (1999, 2000)),
+        ("sciscinet_v1_d", (1, 2000, 9999), ()),
+        ("sciscinet_v1_cd5", (2000, 2005), (1999, 2006)),
+        ("novelpy", (2000, 9999), (1999,)),
+        ("pyscisci", (2000, 2005), (1999, 2006)),  # of the cited work's own year
+        ("crossdi", (1, 2000, 2005), (2006,)),
+    ],
+)
+def test_a_convention_says_in_which_years_citers_of_a_work_of_2000_count(name, inside, outside):
+    config = CDConfig.compat(name)
+    times = config.times_of_citers(2000, config.window_years)
+    assert [year in times for year in (*inside, *outside)] == [True] * len(inside) + [False] * len(outside)
+
+
+def test_by_dates_the_last_day_of_a_shorter_month_is_the_last_of_a_window():
+    def day(*parts: int) -> int:
+        return (date(*parts) - date(1970, 1, 1)).days
+
+    config = CDConfig(time="publication_date", windows=("1mo", "90d"))
+    for window, last in (("1mo", (2000, 2, 29)), ("90d", (2000, 4, 30)), (5, (2005, 1, 31))):
+        assert config.times_of_citers(day(2000, 1, 31), window) == range(day(2000, 2, 1), day(*last) + 1)

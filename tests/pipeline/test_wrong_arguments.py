@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import sciscidata as ssd
+from sciscidata.disruption.compare import compare_scores
 from sciscidata.label_thresholds import compute_disruption_labels, compute_novelty_labels, compute_uzzi_cells
 from sciscidata.sources.records import pull_records
-from sciscidata.sources.sciscinet.published_scores import compare_scores
 from sciscidata.sources.snapshot.source import ingest_snapshot
 
 CD = pl.DataFrame({"work_id": [1], "cd_index": [0.5], "disruption_label": ["disruptive"]})

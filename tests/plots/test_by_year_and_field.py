@@ -25,7 +25,6 @@ from sciscidata.plots import (
     plot_windows,
     plot_works,
 )
-from sciscidata.plots.intervals import mean_interval, wilson_interval
 from tests.real_graphs import scan_real
 
 
@@ -41,23 +40,6 @@ def reviews() -> pl.DataFrame:
 def sizes(path) -> tuple[int, ...]:
     with Image.open(path) as picture:
         return tuple(round(size / dpi * 25.4) for size, dpi in zip(picture.size, picture.info["dpi"], strict=True))
-
-
-@given(st.integers(0, 500), st.integers(1, 500))
-def test_shares_have_the_interval_of_scipy(k, n):
-    stats = pytest.importorskip("scipy.stats")
-    k = min(k, n)
-    expected = stats.binomtest(k, n).proportion_ci(method="wilson")
-    low, high = wilson_interval(k, n)
-    assert (float(low), float(high)) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-@given(st.integers(2, 400))
-def test_means_have_the_interval_of_scipy(n):
-    stats = pytest.importorskip("scipy.stats")
-    low, high = mean_interval(np.float64(1), np.float64(4 * (n - 1)), np.float64(n), np.float64(n))
-    half = stats.t.ppf(0.975, n - 1) * 2 / np.sqrt(n)
-    assert float(high - low) / 2 == pytest.approx(half, rel=2e-3)
 
 
 def values_of(axes, upright=True) -> dict[float, float]:

@@ -15,6 +15,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.path import Path
 
+from sciscidata.disruption.compare import compare_scores
 from sciscidata.errors import EmptyInputError
 from sciscidata.label_thresholds import (
     DISRUPTION_LABELS,
@@ -36,7 +37,6 @@ from sciscidata.plots import (
 from sciscidata.plots.disruption import _draw_labels, describe_two
 from sciscidata.plots.figure import COLOURS
 from sciscidata.plots.novelty import _draw_band
-from sciscidata.sources.sciscinet.published_scores import compare_scores
 
 
 def draw(thresholds: LabelThresholds):

@@ -41,6 +41,8 @@ from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build
+from sciscidata.records.json_record import read_record
+from sciscidata.records.work_columns import rows_of_records, works_of
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.filter import EligibilityConfig
@@ -57,6 +59,7 @@ from sciscidata.sources.openalex.citer_counts import (
     converse,
 )
 from sciscidata.sources.openalex.source import measure_openalex, open_openalex, pull_openalex
+from sciscidata.sources.openalex.works_of_answers import works_frame, works_in
 from tests import program
 from tests.conftest import example_lines
 from tests.servers.openalex_server import FAULTS, LogEntry, OpenAlexServer
@@ -209,7 +212,7 @@ def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server,
     demand = Demand(LabelThresholds(), eligibility, SplitConfig(n_train=30, n_test=3), convention.window_years)
     with ResponseStore(answers / "openalex") as store, OpenAlexClient(api(server), store) as client:
         candidates = Candidates.count(client, SOURCE, convention, eligibility)
-        pulled = pull_openalex(client, candidates, convention, demand)
+        pulled = pull_openalex(candidates, convention, demand)
     assert pulled.scores.height >= 100
     both = pulled.scores.join(graph, on="work_id", suffix="_graph", validate="1:1")
     assert both.height == pulled.scores.height
@@ -407,6 +410,15 @@ def test_years_and_venues_of_references_are_those_of_the_records(server, graph_w
     assert known.height >= 0.95 * both.height
     assert (known["source_id"] == known["source_id_record"]).all()
     assert (known["source_name"] == known["source_name_record"]).all()
+
+
+def test_a_record_of_an_answer_becomes_the_row_that_its_line_becomes():
+    lines = example_lines()[::20]
+    from_lines = rows_of_records((0, read_record(line)) for line in lines).rows
+    works = works_in([{"results": [json.loads(line) for line in lines]}])
+    assert works_frame(works).equals(works_of(from_lines))
+    assert [work.references for work in works] == from_lines["references"].to_list()
+    assert works_frame(works)["abstract"].count() > 50
 
 
 json_values = st.recursive(

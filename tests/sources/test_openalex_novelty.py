@@ -203,7 +203,7 @@ def test_works_that_were_passed_over_are_judged_when_labels_change(server, tmp_p
     demand = Moving(UZZI, settings.eligibility, settings.split, 5)
     with ResponseStore(tmp_path) as store, OpenAlexClient(settings.api, store) as client:
         candidates = Candidates.count(client, source, CDConfig(), settings.eligibility)
-        result = pull_openalex(client, candidates, CDConfig(), demand, NoveltyConfig())
+        result = pull_openalex(candidates, CDConfig(), demand, NoveltyConfig())
     assert demand.looks >= 4
     assert not demand.is_met
     # Too few for the quota, so everybody is needed, those of the test split who came while it looked full too.

@@ -21,6 +21,7 @@ from polars.testing import assert_series_equal
 from benchmarks.make_sciscinet import make, write_version_1
 from sciscidata.cli.settings import resolve
 from sciscidata.config import BuildConfig
+from sciscidata.disruption.compare import compare_scores, compare_z
 from sciscidata.errors import (
     ConfigError,
     InputNotFoundError,
@@ -53,12 +54,7 @@ from sciscidata.sampling.late_texts import STRUCTURE, draw_before_text
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.sources.sciscinet import order as sciscinet_order
-from sciscidata.sources.sciscinet.published_scores import (
-    compare_scores,
-    compare_z,
-    publish_atypicality,
-    publish_disruption,
-)
+from sciscidata.sources.sciscinet.published_scores import publish_atypicality, publish_disruption
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
 from sciscidata.sources.sciscinet.works import choose_fields, plain_texts

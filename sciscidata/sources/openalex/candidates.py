@@ -23,13 +23,8 @@ from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.sampling.filter import EligibilityConfig
-from sciscidata.sources.openalex.citer_counts import (
-    ANY_OF,
-    MOST_REFERENCES,
-    PER_PAGE,
-    Work,
-    works_in,
-)
+from sciscidata.sources.openalex.citer_counts import ANY_OF, MOST_REFERENCES, PER_PAGE
+from sciscidata.sources.openalex.works_of_answers import Work, works_in
 
 logger = logging.getLogger(__name__)
 

@@ -11,11 +11,10 @@ attribute twice in a filter means both, ``|`` means any of at most 100, ``!`` me
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
-import msgspec
 import polars as pl
 
 from sciscidata.disruption.config import CDConfig
@@ -23,10 +22,8 @@ from sciscidata.disruption.index import add_indices
 from sciscidata.openalex_api.checks import Answer, check_answer
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import works_request
-from sciscidata.records.ids import openalex_number
-from sciscidata.records.json_record import PlainRecord, read_record
-from sciscidata.records.work_columns import rows_of_records, works_of
 from sciscidata.schemas import WORKS
+from sciscidata.sources.openalex.works_of_answers import Work, dated_citers, own_references, works_frame, works_in
 
 T = TypeVar("T")
 Dialogue: TypeAlias = Generator[list[str], list[Answer], T]
@@ -47,42 +44,6 @@ class FocalCiters:
     citing_both: Years  # those that also cite one of its references
     #: (year, number of shared references) for each citer with a year; None where citers were counted, not listed.
     shared: tuple[tuple[int, int], ...] | None
-
-
-class Work(NamedTuple):
-    """A work of an answer: what its counts need, and its row."""
-
-    work_id: int
-    publication_year: int | None
-    cited_by_count: int | None
-    references: list[int]
-    row: tuple[Any, ...]  # of WORKS
-
-
-def works_in(answers: Iterable[Answer]) -> list[Work]:
-    """Read the works of lists, like every other source."""
-    rows = rows_of_records((0, record) for record in _records_in(answers)).rows
-    facts = (rows[name].to_list() for name in ("work_id", "publication_year", "cited_by_count", "references"))
-    return list(map(Work, *facts, works_of(rows).rows()))
-
-
-def _records_in(answers: Iterable[Answer]) -> Iterator[PlainRecord]:
-    for answer in answers:
-        for record in answer["results"]:
-            yield read_record(msgspec.json.encode(record))
-
-
-def _dated_citers(citers: Answer) -> Iterator[tuple[int, int, set[int]]]:
-    """Read the citers that have a year: number, year and references. Making rows of a few takes longer."""
-    for record in _records_in([citers]):
-        if record.publication_year is not None:
-            references = (openalex_number(cited, "W") for cited in record.references)
-            yield record.work_id, record.publication_year, {number for number in references if number is not None}
-
-
-def works_frame(works: Iterable[Work]) -> pl.DataFrame:
-    """Make WORKS of works."""
-    return pl.DataFrame([work.row for work in works], schema=WORKS, orient="row")
 
 
 def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T]:
@@ -140,7 +101,7 @@ def _match_citers(work_id: int, references: Sequence[int], citers: Answer) -> Fo
     """Compare the reference lists of listed citers with those of the focal work."""
     own = frozenset(references)
     shared: dict[int, tuple[int, int]] = {}
-    for citer, year, cited in _dated_citers(citers):
+    for citer, year, cited in dated_citers(citers):
         if citer != work_id:
             shared[citer] = (year, len((own & cited) - {citer}))
     focal = Counter(year for year, _ in shared.values())
@@ -229,65 +190,48 @@ class ReferenceRecords:
         return known.unique("work_id", keep="first", maintain_order=True).sort("work_id")
 
 
-@dataclass(frozen=True)
-class Window:
-    """Adds up the counts in the citation window of a work, by the convention of ``cd``."""
+def split_citers(work: Work, focal: FocalCiters, cd: CDConfig) -> tuple[int, int]:
+    """Count the citers of a work that cite its references (n_j), and the others (n_i)."""
+    times = _times(work, cd)
+    n_j = _within(times, focal.citing_both)
+    return _within(range(times.stop) if cd.focal_citers == "any" else times, focal.citing_focal) - n_j, n_j
 
-    cd: CDConfig
 
-    def _inside(self, work: Work, years: Years) -> int:
-        return sum(n for year, n in years.items() if self._is_inside(work, year))
+def count_row(work: Work, focal: FocalCiters, of_references: Years | None, cd: CDConfig) -> dict[str, int | None]:
+    """Make the row of a work from its citers and, if they were requested, the citers of its references."""
+    references, times = own_references(work), _times(work, cd)
+    n_i, n_j = split_citers(work, focal, cd)
+    n_k = None
+    if of_references is not None:
+        # The API's counts exclude the focal work, which cites its own references.
+        n_k = _within(times, of_references) - n_j + bool(cd.focal_in_n_k and references)
+    shared = [n for year, n in focal.shared or () if year in times]
+    return {
+        "work_id": work.work_id,
+        "n_i": n_i,
+        "n_j": n_j,
+        "n_k": n_k,
+        "n_refs": len(references),
+        f"n_j{cd.di_l}": None if focal.shared is None else sum(n >= cd.di_l for n in shared),
+        "n_shared": None if focal.shared is None else sum(shared),
+        "n_to_date": _within(range(times.stop), focal.citing_focal),
+        "n_ever": focal.citing_focal.total(),
+    }
 
-    def _to_date(self, work: Work, years: Years) -> int:
-        if self.cd.window_years is None:
-            return years.total()
-        return sum(n for year, n in years.items() if year <= (work.publication_year or 0) + self.cd.window_years)
 
-    def n_i_and_n_j(self, work: Work, focal: FocalCiters) -> tuple[int, int]:
-        """Count the citers of a work that cite its references (n_j), and the others (n_i)."""
-        citers = self._to_date if self.cd.focal_citers == "any" else self._inside
-        n_j = self._inside(work, focal.citing_both)
-        return citers(work, focal.citing_focal) - n_j, n_j
+def _times(work: Work, cd: CDConfig) -> range:
+    assert work.publication_year is not None  # sampled by year, and checked
+    return cd.times_of_citers(work.publication_year, cd.window_years)
 
-    def _is_inside(self, work: Work, year: int) -> bool:
-        if work.publication_year is None:
-            return False
-        age = year - work.publication_year
-        if self.cd.window_years is not None and age > self.cd.window_years:
-            return False
-        return age > 0 or (age == 0 and self.cd.same_year) or (age < 0 and self.cd.earlier_citers)
 
-    def row(self, work: Work, focal: FocalCiters, of_references: Years | None) -> dict[str, int | None]:
-        """Make the row of a work from its citers and, if they were requested, the citers of its references."""
-        references = own_references(work)
-        n_i, n_j = self.n_i_and_n_j(work, focal)
-        n_k = None
-        if of_references is not None:
-            # The API's counts exclude the focal work, which cites its own references.
-            n_k = self._inside(work, of_references) - n_j + bool(self.cd.focal_in_n_k and references)
-        shared = [n for year, n in focal.shared or () if self._is_inside(work, year)]
-        return {
-            "work_id": work.work_id,
-            "n_i": n_i,
-            "n_j": n_j,
-            "n_k": n_k,
-            "n_refs": len(references),
-            f"n_j{self.cd.di_l}": None if focal.shared is None else sum(n >= self.cd.di_l for n in shared),
-            "n_shared": None if focal.shared is None else sum(shared),
-            "n_to_date": self._to_date(work, focal.citing_focal),
-            "n_ever": focal.citing_focal.total(),
-        }
+def _within(times: range, years: Years) -> int:
+    return sum(n for year, n in years.items() if year in times)
 
 
 def scores_of(rows: Sequence[dict[str, int | None]], cd: CDConfig) -> pl.DataFrame:
-    """Make CD_SCORES, sorted by work_id, from rows of a Window; n_i = n_j > 0 gives 0 without n_k."""
+    """Make CD_SCORES, sorted by work_id, from rows of ``count_row``; n_i = n_j > 0 gives 0 without n_k."""
     names = ("work_id", "n_i", "n_j", "n_k", "n_refs", f"n_j{cd.di_l}", "n_shared", "n_to_date", "n_ever")
     counts = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64)).sort("work_id")
     certain = pl.col("n_k").is_null() & (pl.col("n_i") == pl.col("n_j")) & (pl.col("n_i") > 0)
     zero = pl.when(certain).then(0.0).otherwise("cd_index").alias("cd_index")
     return add_indices(counts, cd).with_columns(zero)
-
-
-def own_references(work: Work) -> list[int]:
-    """Return the distinct references of a work in ascending order, itself left out."""
-    return sorted(set(work.references) - {work.work_id})

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Final, NamedTuple
 
+from sciscidata.intervals import wilson_interval
+
 _FREE_KEY_USD_PER_DAY: Final = 1.0
 _KEYLESS_USD_PER_DAY: Final = 0.1
 #: Disruption label, labels possible before n_k is known, whether n_k is requested, share. From a corpus of 1.97M works
@@ -41,10 +43,8 @@ def bound_share(n: int, n_seen: int) -> tuple[float, float]:
         >>> bound_share(0, 0)
         (0.0, 1.0)
     """
-    squared = _SIGMAS**2
-    middle = (n + squared / 2) / (n_seen + squared)
-    half = _SIGMAS * math.sqrt(n * (n_seen - n) / max(n_seen, 1) + squared / 4) / (n_seen + squared)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low, high = wilson_interval(n / n_seen, n_seen, _SIGMAS) if n_seen else (0.0, 1.0)
+    return float(low), float(high)
 
 
 def bound_candidates(n_wanted: int, n: int, n_seen: int) -> tuple[float, float]:

@@ -43,16 +43,14 @@ from sciscidata.sources.openalex.citer_counts import (
     REFERENCE_WORKS,
     FocalCiters,
     ReferenceRecords,
-    Window,
-    Work,
     Years,
     ask_citers,
     ask_reference_citers,
     converse,
     count_calls,
-    own_references,
+    count_row,
     scores_of,
-    works_frame,
+    split_citers,
 )
 from sciscidata.sources.openalex.estimate import (
     DISRUPTION,
@@ -63,6 +61,7 @@ from sciscidata.sources.openalex.estimate import (
     describe_days,
     highest_mean,
 )
+from sciscidata.sources.openalex.works_of_answers import Work, own_references, works_frame
 from sciscidata.sources.opened import OpenedSource, SourceRequest, ToAsk
 from sciscidata.terminal.progress import progress_bar
 
@@ -83,7 +82,6 @@ class Pulled(NamedTuple):
 
 
 def pull_openalex(
-    client: OpenAlexClient,
     candidates: Candidates,
     cd: CDConfig,
     demand: Demand,
@@ -124,7 +122,7 @@ def pull_openalex(
             "Novelty is computed from the works of this pull alone, which have few venue pairs: many common pairs look "
             "rare, or equal. Give a saved background for better labels (BuildConfig.background)."
         )
-    pull = _Pull(client, candidates, cd, demand, novelty, background)
+    pull, client = _Pull(candidates, cd, demand, novelty, background), candidates.client
     shown = 0
     with progress_bar("score candidates", wanted, unit="works filled") as advance:
         client.watch(lambda cost: advance(0, f"${cost:.4f}"))
@@ -151,7 +149,6 @@ def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
 class _Pull:
     """The state of one run: the arguments of ``pull_openalex``, and what is known so far."""
 
-    client: OpenAlexClient
     candidates: Candidates
     cd: CDConfig
     demand: Demand
@@ -168,9 +165,9 @@ class _Pull:
     looked_at: int = 0
 
     def __post_init__(self) -> None:
-        self.config, self.eligibility = self.candidates.config, self.candidates.eligibility
+        self.client, self.config = self.candidates.client, self.candidates.config
+        self.eligibility = self.candidates.eligibility
         self.records = ReferenceRecords(self.client)
-        self.window = Window(self.cd)
 
     def waves(self) -> Iterator[None]:
         """Score candidates in waves, the lowest split keys of each round first."""
@@ -249,7 +246,7 @@ class _Pull:
             self.closed.pop(work.work_id, None)
             if focal is None:
                 continue
-            n_i, n_j = self.window.n_i_and_n_j(work, focal)
+            n_i, n_j = split_citers(work, focal, self.cd)
             if n_i + n_j < self.eligibility.min_citations or n_i == n_j > 0:
                 continue
             possible = self.demand.possible_cells(n_i, n_j)
@@ -265,7 +262,7 @@ class _Pull:
             focal, years = citers[work.work_id], of_references.get(work.work_id)
             if focal is not None:
                 judged.append(work)
-                self.rows.append(self.window.row(work, focal, years))
+                self.rows.append(count_row(work, focal, years, self.cd))
         if self.novelty is not None:
             self.records.ask(reference for work in judged for reference in work.references)
         self.frames.append(_tables_of(judged))
@@ -489,7 +486,7 @@ def open_openalex(config: OpenAlexConfig, request: SourceRequest) -> OpenedSourc
     """Sample works of the API until the draw has what it needs. Their scores come from counts of the API."""
     cd, novelty = request.cd, request.novelty
     with _count_candidates(config, request) as (client, candidates, demand):
-        pulled = pull_openalex(client, candidates, cd, demand, novelty, background=request.background)
+        pulled = pull_openalex(candidates, cd, demand, novelty, background=request.background)
         logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
         provenance = pulled.provenance | describe_answers(client)
     works = pulled.works.lazy()
@@ -516,11 +513,11 @@ def measure_openalex(config: OpenAlexConfig, request: SourceRequest) -> ToAsk:
         ResponseStore(request.cache_dir / "openalex") as store,
         OpenAlexClient(offline, store) as kept,
     ):
-        pull = _Pull(client, candidates, request.cd, demand, novelty, request.background)
+        pull = _Pull(candidates, request.cd, demand, novelty, request.background)
         pull.look()
         look = client.n_calls, client.cost_usd, client.remaining_usd
         earlier = replace(candidates, client=kept)
-        again = _Pull(kept, earlier, request.cd, replace(demand), novelty, request.background, tells=False)
+        again = _Pull(earlier, request.cd, replace(demand), novelty, request.background, tells=False)
         with suppress(OfflineError):
             deque(again.waves(), maxlen=0)
         pull = again if again.shapes else pull

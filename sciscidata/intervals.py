@@ -1,4 +1,4 @@
-"""Intervals of shares and of means, at 95 %."""
+"""Intervals of shares and of means, at 95 % unless asked otherwise."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ Float64Array = npt.NDArray[np.float64]
 _Z: Final = NormalDist().inv_cdf(0.975)
 
 
-def wilson_interval(successes: npt.ArrayLike, n: npt.ArrayLike) -> tuple[Float64Array, Float64Array]:
-    """Return the ends of the interval of a share; NaN where ``n`` is 0. Wilson 1927, 10.1080/01621459.1927.10502953."""
-    k, n = np.asarray(successes, np.float64), np.asarray(n, np.float64)
+def wilson_interval(share: npt.ArrayLike, n: npt.ArrayLike, z: float = _Z) -> tuple[Float64Array, Float64Array]:
+    """Return the ends of the interval of a share of ``n``; NaN where ``n`` is 0. ``z``: its half width, in deviations.
+
+    Source: Wilson 1927, doi:10.1080/01621459.1927.10502953.
+    """
+    share, n = np.asarray(share, np.float64), np.asarray(n, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share, over = k / n, _Z**2 / n
-        half = _Z * np.sqrt(share * (1 - share) / n + over / (4 * n)) / (1 + over)
-        middle = (share + over / 2) / (1 + over)
-        return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+        scale, middle = 1 + z * z / n, share + z * z / (2 * n)
+        reach = z * np.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+        low, high = (middle - reach) / scale, (middle + reach) / scale
+    # A share of 0 or 1 ends there to the last bit.
+    return np.where((share == 0) & (n > 0), 0.0, low), np.where((share == 1) & (n > 0), 1.0, high)
 
 
 def mean_interval(
