@@ -6,6 +6,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sciscidata.options.checks import field_hints
 from sciscidata.release.manifest import MANIFEST, SCORES_FILE, read_manifest
 from sciscidata.release.release import Release
 from sciscidata.sampling.manifest_entries import describe_background
+from sciscidata.storage.replaced import read_steadily
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +121,8 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
 
 def read_old_manifest(path: Path) -> dict[str, Any]:
     """Read the manifest of a release, named by its folder or by its file."""
-    return read_manifest(path.parent if path.name == MANIFEST else path)
+    folder = path.parent if path.name == MANIFEST else path
+    return read_steadily(folder, partial(read_manifest, folder))
 
 
 def check_background(config: BuildConfig, path: Path) -> None:

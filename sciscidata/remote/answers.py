@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -92,7 +91,7 @@ def _send(client: httpx.Client, request: httpx.Request, patience_s: float) -> ht
 def read_body(answer: httpx.Response, most_bytes: int) -> Iterator[bytes]:
     """Give the body in pieces of at most 4 MB; an AnswerError as soon as it is too large or too slow."""
     coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
-    raw = _in_time(answer.iter_raw(), most_bytes + most_bytes // 8 + (64 << 10))  # gzip of noise is a little larger
+    raw = _in_time(answer, most_bytes + most_bytes // 8 + (64 << 10))  # gzip of noise is a little larger
     if coding not in ("", "identity", "gzip"):
         raise AnswerError(f"is packed as {coding[:40]!r}, which was not asked for")
     n_bytes = 0
@@ -106,17 +105,32 @@ def read_body(answer: httpx.Response, most_bytes: int) -> Iterator[bytes]:
         raise AnswerError(f"is damaged ({error})") from error
 
 
-def _in_time(pieces: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
-    began, n_bytes, n_before = time.monotonic(), 0, 0
-    for piece in pieces:
-        n_bytes += len(piece)
-        if n_bytes > most_bytes:
-            raise _too_large(most_bytes)
-        yield piece
-        if (now := time.monotonic()) - began > _SPAN_S:
+def _in_time(answer: httpx.Response, most_bytes: int) -> Iterator[bytes]:
+    """Give what arrives. A thread watches it: a head of a piece that drips is no piece yet."""
+    n_bytes, is_over, is_late = 0, threading.Event(), threading.Event()
+
+    def watch() -> None:
+        n_before = 0
+        while not is_over.wait(_SPAN_S):
             if n_bytes - n_before < _LEAST_BYTES:
-                raise AnswerError(_SLOW)
-            began, n_before = now, n_bytes
+                is_late.set()
+                answer.extensions["network_stream"].close()
+                return
+            n_before = n_bytes
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        for piece in answer.iter_raw():
+            n_bytes += len(piece)
+            if n_bytes > most_bytes:
+                raise _too_large(most_bytes)
+            yield piece
+    except httpx.HTTPError as error:
+        if is_late.is_set():
+            raise AnswerError(_SLOW) from error
+        raise
+    finally:
+        is_over.set()
 
 
 def _too_large(most_bytes: int) -> TooLargeError:

@@ -293,7 +293,17 @@ def drip_body(handler: Handler) -> None:
         handler.wfile.write(b"a")
 
 
-@pytest.mark.parametrize("give", [drip_headers, drip_body])
+def drip_chunk_head(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    handler.wfile.write(b"1;")
+    while True:
+        time.sleep(0.1)
+        handler.wfile.write(b"a")
+
+
+@pytest.mark.parametrize("give", [drip_headers, drip_body, drip_chunk_head])
 @pytest.mark.parametrize("what", ["/api/datasets/ada/slices", "manifest.json", "test.parquet"])
 def test_a_hub_that_drips_ends_in_a_clear_error_and_the_same_command_goes_on(
     release: Path, server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give: Any, what: str

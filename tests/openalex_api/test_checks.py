@@ -55,6 +55,9 @@ YEAR = works_request(filter="is_retracted:false,publication_year:1990-1999", per
         (COUNT, count_of({"key": "two", "count": 3})),
         (COUNT, count_of({"key": "2001", "count": 3}, page=9)),
         (COUNT, {"meta": {"count": 3, "groups_count": 1}, "group_by": None}),
+        (COUNT, count_of(count=0, per_page=0)),
+        (COUNT, count_of({"key": "2001", "count": 3}, timed_out=True)),
+        (COUNT, count_of({"count": 3})),
         (COUNT, list_of(1, 2)),
         (PAGE, count_of({"key": "2001", "count": 3}, per_page=100)),
         (PAGE, list_of({}, count=1)),
@@ -89,12 +92,24 @@ def test_answers_that_contradict_themselves_or_what_was_asked_are_wrong(request_
     [
         (COUNT, count_of({"key": "2001", "count": 2}, {"key": "-111", "count": 1})),
         (COUNT, count_of({"key": 2001, "count": 3}) | {"results": []}),
+        (COUNT, count_of({"key": "2001", "count": 2}, {"key": "unknown", "count": 1}, groups_count=2, per_page=200)),
+        (COUNT, count_of({"key": "2001", "count": 2}, {"key": None, "count": 1})),
+        (COUNT, count_of({"key": "2001", "count": 3}, {"key": "2002", "count": 0}, groups_count=1, timed_out=False)),
+        (COUNT, count_of(*({"key": f"{1800 + n}", "count": 2} for n in range(200)), count=407, per_page=200)),  # cut
+        (PAGE, list_of(record(1), {"id": "w2"}, {"id": "https://openalex.org/w3"})),
         (PAGE, list_of()),
         (PAGE, list_of(*range(100), count=10**6)),
         (SECOND, list_of(1, page=2, count=101)),
         (SECOND, list_of(page=2, count=99)),
         (CITERS, list_of(record(7, referenced_works=["w1", None]))),
         (CITERS, list_of(record(7, referenced_works=[f"W{n}" for n in range(10, 5_010)]))),  # cut by OpenAlex
+        (CITERS, list_of(record(1, referenced_works=["https://openalex.org/W1"]))),  # it cites itself
+        (CITERS.replace("W1", "https%3A%2F%2Fopenalex.org%2Fw1"), list_of(record(7, referenced_works=["W1"]))),
+        (CITERS.replace("W1", "W2%7CW1"), list_of(record(7, referenced_works=["W1"]))),
+        (CITERS.replace("W1", "%21W1"), list_of(record(7, referenced_works=None))),
+        (RECORDS.replace("W1", "%21W1"), list_of(3)),
+        (RECORDS.replace("W", "w"), list_of(1, 2)),
+        (YEAR.replace("1990-1999", "%3E1989"), list_of(record(7, publication_year=2001))),
         (RECORDS, list_of(2)),  # it does not have the other one
         (YEAR, list_of(record(7, publication_year=1990), record(8, publication_year=1999))),
     ],

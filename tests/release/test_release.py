@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciscidata.cli.run_settings import read_old_manifest
 from sciscidata.errors import (
     ConfigError,
     InputNotFoundError,
@@ -137,8 +138,11 @@ def test_readers_of_a_release_being_replaced_read_the_old_or_the_new_one(origina
         release = read_release(target)
         assert (release.train.height, release.test.height) == (60, 15)
 
+    def repeat() -> None:
+        assert read_old_manifest(target)["counts"] == {"works": 300}
+
     with ThreadPoolExecutor() as pool:
-        reads = [pool.submit(read, act) for act in (open_and_read, open_and_read, lambda: kind_of(target))]
+        reads = [pool.submit(read, act) for act in (open_and_read, lambda: kind_of(target), repeat)]
         verified = pool.submit(read, lambda: verify(target))
         for n in range(40):
             with atomic_folder(target, overwrite=True) as new:

@@ -20,8 +20,10 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+from sciscidata.storage.sums import check_ours
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import (
+    METRICS_FILE,
     OUT_OPTION,
     PREDICTIONS_FILE,
     EvaluationConfig,
@@ -31,7 +33,7 @@ from sciscirl.evaluation.evaluate import (
 )
 from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema, read_predictions
 from sciscirl.presets import describe_rules, recall_rules
-from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.folder import RUN_FILE, locked_folder
 from sciscirl.task.contracts import Answer, most_probable
 from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, PartName, list_labels, read_part
 from sciscirl.task.rules import TaskRules
@@ -205,7 +207,9 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)}
     with locked_folder(config.baselines_out, user="evaluation", option=OUT_OPTION):
         for name, judged in predictions.items():
-            earlier = config.baselines_out / name / PREDICTIONS_FILE
+            folder = config.baselines_out / name
+            check_ours(*(folder / file for file in (PREDICTIONS_FILE, RUN_FILE, METRICS_FILE)))
+            earlier = folder / PREDICTIONS_FILE
             if earlier.exists() and not read_predictions(earlier).equals(judged):
                 raise SciSciRLError(
                     f"{earlier.parent} holds this baseline of another release or other settings. Choose another "

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
+from sciscidata.errors import SciSciDataError
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
@@ -277,6 +278,14 @@ def test_baselines_are_judged_as_a_model_would_be(toy_slice, tmp_path):
         SciSciRLError, match=r"majority holds this baseline of .* other settings\. Choose another folder"
     ):
         evaluate_baselines(replace(config, preset="exp8"))
+
+
+def test_baselines_write_nothing_where_a_file_of_somebody_else_is_in_the_way(toy_slice, tmp_path):
+    (tmp_path / "tfidf_logistic").mkdir()
+    (tmp_path / "tfidf_logistic" / "metrics.json").write_text("mine")
+    with pytest.raises(SciSciDataError, match=r"metrics\.json already exists"):
+        evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path, preset="exp5"))
+    assert {path.name for path in tmp_path.rglob("*")} - {".lock"} == {"tfidf_logistic", "metrics.json"}
 
 
 @pytest.mark.parametrize(
