@@ -214,7 +214,9 @@ def _describe(
     return {
         "source": source.provenance,
         "cd": config.cd.stated(),
-        **{name: asdict(getattr(config, name)) for name in ("thresholds", "eligibility", "split")},
+        "thresholds": asdict(config.thresholds),
+        "eligibility": config.eligibility.stated(),
+        "split": asdict(config.split),
         **({} if config.label is None else {"label": config.label.stated()}),
         "atypicality": novelty,
         "counts": drawn.counts,
