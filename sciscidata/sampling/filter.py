@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 import polars as pl
@@ -43,14 +43,12 @@ class _Expressions(dict[str, pl.Expr]):
     """Expressions by name. Those with the same steps are equal: ``==`` of Polars makes an expression."""
 
     def __eq__(self, other: object) -> bool:
-        same_names = isinstance(other, dict) and [*self] == [*other]
-        return same_names and all(expression.meta.eq(other[name]) for name, expression in self.items())
+        theirs = cast("dict[str, pl.Expr]", other) if isinstance(other, dict) else {}
+        same = [*self] == [*theirs] and all(self[name].meta.eq(theirs[name]) for name in self)
+        return isinstance(other, dict) and same
 
     def __ne__(self, other: object) -> bool:
         return not self == other
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
 
     def __repr__(self) -> str:
         return repr({name: str(expression) for name, expression in self.items()})
@@ -113,7 +111,7 @@ class EligibilityConfig(Configuration):
     complete_window: bool = True
     last_year: Year | None = None
     min_label_confidence: Share | None = None
-    where: _Where = field(default_factory=dict[str, pl.Expr], metadata={"python_only": True})
+    where: _Where = field(default_factory=dict[str, pl.Expr], hash=False, metadata={"python_only": True})
 
     def _check(self) -> None:
         object.__setattr__(self, "where", _Expressions(self.where))
@@ -155,7 +153,8 @@ def _check_own(name: str, expression: pl.Expr) -> None:
             )
 
 
-class Filter(NamedTuple):
+@dataclass(frozen=True)
+class Filter:
     """One filter.
 
     Attributes:
@@ -254,7 +253,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
         needs_text=True,
     ),
     "no_year": Filter(
-        "no publication year", lambda *_: pl.col("publication_year").is_null(), reads=("publication_year",)
+        "no publication year", lambda _, __: pl.col("publication_year").is_null(), reads=("publication_year",)
     ),
     "year_range": Filter(
         "year outside the chosen range",
@@ -281,7 +280,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
         ("publication_year",),
     ),
     "undefined_score": Filter(
-        "CD index undefined", lambda *_: pl.col("cd_index").fill_nan(None).is_null(), reads=("cd_index",)
+        "CD index undefined", lambda _, __: pl.col("cd_index").fill_nan(None).is_null(), reads=("cd_index",)
     ),
     "unsure_label": Filter(
         "label confidence below {min_label_confidence}",
@@ -295,7 +294,7 @@ FILTERS: Final[Mapping[str, Filter]] = {
         is_new=True,
     ),
     # What find_duplicates reads is known only of works that every other filter keeps.
-    "duplicate": Filter("title or DOI of an older work", lambda *_: None),
+    "duplicate": Filter("title or DOI of an older work", lambda _, __: None),
 }
 #: Where the user's own filters come.
 _OWN_PLACE: Final = [*FILTERS].index("few_references")
@@ -310,14 +309,14 @@ def list_filters(config: EligibilityConfig, known: Collection[str] | None = None
 def _own_row(name: str, expression: pl.Expr, known: Collection[str] | None) -> Filter:
     reads = tuple(dict.fromkeys(expression.meta.root_names()))
     needs_text = known is not None and not {*reads} <= {*known}
-    return Filter(f"not {name}", lambda *_: ~expression.fill_null(value=False), (), reads, needs_text)
+    return Filter(f"not {name}", lambda _, __: ~expression.fill_null(value=False), (), reads, needs_text)
 
 
 def list_removed(manifest: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     """Say by a manifest which filters removed works, why, and how many, in their order."""
     counts = manifest["counts"]
     values = manifest.get("eligibility", {}) | {"last_year": counts["last_year"]}
-    rows = _insert({name: Filter(f"not {name}", lambda *_: None) for name in stated_where(manifest)})
+    rows = _insert({name: Filter(f"not {name}", lambda _, __: None) for name in stated_where(manifest)})
     counted: dict[str, int] = counts["filters"]
     return [(name, row.note.format_map(values), counted[name]) for name, row in rows.items() if counted.get(name)]
 

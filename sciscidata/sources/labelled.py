@@ -201,8 +201,11 @@ def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tup
     default, off = EligibilityConfig(), dict[str, Any]()
     # Texts come after counts, and the window after texts, in the manifests that there are.
     lacking = [(name, row) for name, row in FILTERS.items() if row.reads and not columns & {*row.reads}]
-    lacking.sort(key=lambda row: ("publication_year" in row[1].reads, bool({"title", "abstract"} & {*row[1].reads})))
-    for name, reads in ((option, row.reads) for _, row in lacking for option in row.options):
+    in_order = sorted(
+        (row for _, row in lacking),
+        key=lambda row: ("publication_year" in row.reads, bool({"title", "abstract"} & {*row.reads})),
+    )
+    for name, reads in ((option, row.reads) for row in in_order for option in row.options):
         set_to, at_default = getattr(config, name), getattr(default, name)
         nothing = None if at_default is None else type(at_default)()  # False, 0 or (): the filter is off
         if set_to == nothing:
