@@ -159,18 +159,18 @@ class Filter:
 
     Attributes:
         note: why it removes works, with the settings of the release.
-        removes: makes the expression that is true of works to remove, from the settings and the first year whose
-            window was not over (None: every window was). None: the filter is off.
-        options: those that decide it; changing one of them from its default may make it too strict.
+        options: those that decide it; changing one from its default may make it too strict.
         reads: columns, of which labelled files need at least one.
-        needs_text: whether these are known only once texts are read.
+        removes: makes the expression that is true of works to remove, from the settings and the first year whose
+            window was not over (None: every window was). Anything but an expression: the filter is off.
+        needs_text: whether ``reads`` are known only once texts are read.
         is_new: whether releases of older versions knew nothing of it. Off, a manifest leaves it out.
     """
 
     note: str
-    removes: Callable[[EligibilityConfig, int | None], pl.Expr | None]
     options: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
+    removes: Callable[[EligibilityConfig, int | None], object] = lambda _, __: None
     needs_text: bool = False
     is_new: bool = False
 
@@ -201,122 +201,60 @@ _VENUE: Final = ("source_id", "source_name")
 #: The filters, in the order in which they are applied. What can be read off a record comes first, then the user's own
 #: (``list_filters``), then what citations say. The last one looks at other works.
 FILTERS: Final[Mapping[str, Filter]] = {
-    "retracted": Filter(
-        "retracted",
-        lambda config, _: pl.col("is_retracted") if config.exclude_retracted else None,
-        ("exclude_retracted",),
-        ("is_retracted",),
-    ),
-    "work_type": Filter(
-        "another work type",
-        lambda config, _: ~_is_named(config.work_types, ("work_type",)) if config.work_types else None,
-        ("work_types",),
-        ("work_type",),
-    ),
-    "field": Filter(
-        "another field",
-        lambda config, _: ~_is_named(config.fields, _FIELD) if config.fields else None,
-        ("fields",),
-        _FIELD,
-        is_new=True,
-    ),
-    "venue": Filter(
-        "another venue",
-        lambda config, _: ~_is_named(config.venues, _VENUE) if config.venues else None,
-        ("venues",),
-        _VENUE,
-        is_new=True,
-    ),
-    "language": Filter(
-        "another language",
-        lambda config, _: (
-            ~pl.col("language").is_in(config.languages).fill_null(value=config.keep_unknown_language)
-            if config.languages
-            else None
-        ),
-        ("languages",),
-        ("language",),
-        needs_text=True,
-    ),
-    "no_title": Filter(
-        "no title",
-        lambda config, _: _is_blank("title") if config.require_title else None,
-        ("require_title",),
-        ("title",),
-        needs_text=True,
-    ),
-    "no_abstract": Filter(
-        "no abstract",
-        lambda config, _: _is_blank("abstract") if config.require_abstract else None,
-        ("require_abstract",),
-        ("abstract",),
-        needs_text=True,
-    ),
-    "no_year": Filter(
-        "no publication year", lambda _, __: pl.col("publication_year").is_null(), reads=("publication_year",)
-    ),
-    "year_range": Filter(
-        "year outside the chosen range",
-        lambda config, _: _is_outside(config),
-        ("min_year", "max_year"),
-        ("publication_year",),
-    ),
-    "few_references": Filter(
-        "fewer than {min_references} references",
-        lambda config, _: pl.col("n_references").fill_null(0) < config.min_references,
-        ("min_references",),
-        ("n_references",),
-    ),
-    "few_citations": Filter(
-        "fewer than {min_citations} citers in the window",
-        lambda config, _: (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations,
-        ("min_citations",),
-        ("n_citers",),  # the sum of n_i and n_j
-    ),
-    "window_incomplete": Filter(
-        "window not over before {last_year}",
-        lambda _, first_open: None if first_open is None else pl.col("publication_year") >= first_open,
-        ("complete_window", "last_year"),
-        ("publication_year",),
-    ),
-    "undefined_score": Filter(
-        "CD index undefined", lambda _, __: pl.col("cd_index").fill_nan(None).is_null(), reads=("cd_index",)
-    ),
-    "unsure_label": Filter(
-        "label confidence below {min_label_confidence}",
-        lambda config, _: (
-            (pl.col("label_confidence") < config.min_label_confidence).fill_null(value=True)
-            if config.min_label_confidence
-            else None
-        ),
-        ("min_label_confidence",),
-        ("label_confidence",),
-        is_new=True,
-    ),
+    "retracted": Filter("retracted", ("exclude_retracted",), ("is_retracted",),
+        lambda config, _: config.exclude_retracted and pl.col("is_retracted")),
+    "work_type": Filter("another work type", ("work_types",), ("work_type",),
+        lambda config, _: config.work_types and ~_is_named(config.work_types, ("work_type",))),
+    "field": Filter("another field", ("fields",), _FIELD,
+        lambda config, _: config.fields and ~_is_named(config.fields, _FIELD), is_new=True),
+    "venue": Filter("another venue", ("venues",), _VENUE,
+        lambda config, _: config.venues and ~_is_named(config.venues, _VENUE), is_new=True),
+    "language": Filter("another language", ("languages",), ("language",),
+        lambda config, _: config.languages
+        and ~pl.col("language").is_in(config.languages).fill_null(value=config.keep_unknown_language), needs_text=True),
+    "no_title": Filter("no title", ("require_title",), ("title",),
+        lambda config, _: config.require_title and _is_blank("title"), needs_text=True),
+    "no_abstract": Filter("no abstract", ("require_abstract",), ("abstract",),
+        lambda config, _: config.require_abstract and _is_blank("abstract"), needs_text=True),
+    "no_year": Filter("no publication year", (), ("publication_year",),
+        lambda _, __: pl.col("publication_year").is_null()),
+    "year_range": Filter("year outside the chosen range", ("min_year", "max_year"), ("publication_year",),
+        lambda config, _: _is_outside(config)),
+    "few_references": Filter("fewer than {min_references} references", ("min_references",), ("n_references",),
+        lambda config, _: pl.col("n_references").fill_null(0) < config.min_references),
+    # n_citers of labelled files is the sum of n_i and n_j.
+    "few_citations": Filter("fewer than {min_citations} citers in the window", ("min_citations",), ("n_citers",),
+        lambda config, _: (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations),
+    "window_incomplete": Filter("window not over before {last_year}", ("complete_window", "last_year"),
+        ("publication_year",), lambda _, first: None if first is None else pl.col("publication_year") >= first),
+    "undefined_score": Filter("CD index undefined", (), ("cd_index",),
+        lambda _, __: pl.col("cd_index").fill_nan(None).is_null()),
+    "unsure_label": Filter("label confidence below {min_label_confidence}", ("min_label_confidence",),
+        ("label_confidence",), lambda config, _: config.min_label_confidence
+        and (pl.col("label_confidence") < config.min_label_confidence).fill_null(value=True), is_new=True),
     # What find_duplicates reads is known only of works that every other filter keeps.
-    "duplicate": Filter("title or DOI of an older work", lambda _, __: None),
-}
+    "duplicate": Filter("title or DOI of an older work"),
+}  # fmt: skip
 #: Where the user's own filters come.
 _OWN_PLACE: Final = [*FILTERS].index("few_references")
 
 
 def list_filters(config: EligibilityConfig, known: Collection[str] | None = None) -> dict[str, Filter]:
     """List the filters in their order, with those of ``where``; these need text where they read more than ``known``."""
-    own = {name: _own_row(name, expression, known) for name, expression in config.where.items()}
-    return _insert(own)
 
+    def row(name: str, expression: pl.Expr) -> Filter:
+        reads = tuple(dict.fromkeys(expression.meta.root_names()))
+        needs_text = known is not None and not {*reads} <= {*known}
+        return Filter(f"not {name}", (), reads, lambda _, __: ~expression.fill_null(value=False), needs_text)
 
-def _own_row(name: str, expression: pl.Expr, known: Collection[str] | None) -> Filter:
-    reads = tuple(dict.fromkeys(expression.meta.root_names()))
-    needs_text = known is not None and not {*reads} <= {*known}
-    return Filter(f"not {name}", lambda _, __: ~expression.fill_null(value=False), (), reads, needs_text)
+    return _insert({name: row(name, expression) for name, expression in config.where.items()})
 
 
 def list_removed(manifest: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     """Say by a manifest which filters removed works, why, and how many, in their order."""
     counts = manifest["counts"]
     values = manifest.get("eligibility", {}) | {"last_year": counts["last_year"]}
-    rows = _insert({name: Filter(f"not {name}", lambda _, __: None) for name in stated_where(manifest)})
+    rows = _insert({name: Filter(f"not {name}") for name in stated_where(manifest)})
     counted: dict[str, int] = counts["filters"]
     return [(name, row.note.format_map(values), counted[name]) for name, row in rows.items() if counted.get(name)]
 
@@ -332,17 +270,8 @@ def _insert(own: Mapping[str, Filter]) -> dict[str, Filter]:
 
 
 _OF_NAMES: Final = (*_FIELD, *_VENUE)
-_FROM_WORKS: Final = (
-    "work_id",
-    "publication_year",
-    "title",
-    "abstract",
-    "language",
-    "work_type",
-    "is_retracted",
-    "doi",
-    *_OF_NAMES,
-)
+_OF_RECORDS: Final = ("publication_year", "title", "abstract", "language", "work_type", "is_retracted", "doi")
+_FROM_WORKS: Final = ("work_id", *_OF_RECORDS, *_OF_NAMES)
 
 #: What the filters read; made by :func:`join_candidates`.
 CANDIDATES: Final = pl.Schema({name: WORKS[name] for name in _FROM_WORKS} | CD_SCORES | {"n_references": pl.UInt32()})
@@ -513,6 +442,6 @@ def first_open_year(config: EligibilityConfig, window_years: int | None, last_ye
 def first_reason(rows: Mapping[str, Filter], config: EligibilityConfig, first_open: int | None) -> pl.Expr:
     """Name the filter of ``rows`` that removes a row of CANDIDATES, null if none. ``duplicate`` is the caller's."""
     removes = {name: row.removes(config, first_open) for name, row in rows.items()}
-    applied = [pl.when(removed).then(pl.lit(name)) for name, removed in removes.items() if removed is not None]
+    applied = [pl.when(on).then(pl.lit(name)) for name, on in removes.items() if isinstance(on, pl.Expr)]
     # Without a filter, a null literal; with one it would make a streaming query hold all rows.
     return pl.coalesce(applied) if applied else pl.lit(None, pl.String)
