@@ -20,7 +20,7 @@ from sciscidata.own_label import OwnLabel
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
-from sciscidata.schemas import Corpus
+from sciscidata.schemas import WORKS, Corpus
 from sciscidata.scoring import Measures
 from sciscidata.sources.opened import SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source
@@ -106,6 +106,13 @@ class BuildConfig(Configuration):
             object.__setattr__(self, "novelty", None)
         if self.eligibility.min_label_confidence:
             self._check_counts()
+        for name, expression in self.eligibility.where.items():
+            beyond = [column for column in expression.meta.root_names() if column not in WORKS]
+            if beyond and (why := source.sample):
+                raise ConfigError(
+                    f"EligibilityConfig.where[{name!r}] reads {beyond[0]!r}, and {why.reason}, whose scores are not "
+                    f"known when it asks. {_sentence(why.remedy)}, or read columns of WORKS only: {', '.join(WORKS)}."
+                )
         if self.background is not None and (published := source.own_scores(self.source)):
             remedy = _sentence(published.remedy)
             raise ConfigError(

@@ -151,6 +151,13 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
     except NotEnoughWorksError:
         log_warnings(_diagnose(source, scored, config))  # which often say why
         raise
+    except pl.exceptions.PolarsError as error:
+        if not eligibility.where:
+            raise
+        names = ", ".join(eligibility.where)
+        raise ConfigError(
+            f"EligibilityConfig.where ({names}) cannot be computed: {str(error).splitlines()[0]}. Mend the expression."
+        ) from error
     works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
     logger.info("%s of %s works are eligible", eligible, works)
     if config.label is not None:
@@ -214,7 +221,9 @@ def _describe(
     return {
         "source": source.provenance,
         "cd": config.cd.stated(),
-        **{name: asdict(getattr(config, name)) for name in ("thresholds", "eligibility", "split")},
+        "thresholds": asdict(config.thresholds),
+        "eligibility": config.eligibility.stated(),
+        "split": asdict(config.split),
         **({} if config.label is None else {"label": config.label.stated()}),
         "atypicality": novelty,
         "counts": drawn.counts,

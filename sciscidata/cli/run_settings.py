@@ -16,6 +16,7 @@ from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.options.checks import field_hints
 from sciscidata.release.manifest import MANIFEST, SCORES_FILE, read_manifest
 from sciscidata.release.release import Release
+from sciscidata.sampling.filter import stated_where
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.storage.replaced import read_steadily
 
@@ -46,7 +47,8 @@ def _read_fields(part: Any, config: BuildConfig) -> dict[str, Any]:  # noqa: ANN
         is_default_secret = (
             "secret" in field.metadata and value == field.default
         )  # the usual address of the API, for example
-        if field.name not in unread and field.repr and not is_default_secret:
+        is_written = field.repr and "python_only" not in field.metadata
+        if field.name not in unread and is_written and not is_default_secret:
             values[field.name] = "all" if value is None and field.default is not None else value
     return values
 
@@ -70,7 +72,12 @@ def _toml(value: Any) -> str:  # noqa: ANN401
 def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
     """Read settings of a release from its manifest, without paths; a source in ``given``, of flags, goes before."""
     manifest = read_old_manifest(path)
-    label = manifest.get("label") or {}
+    label, own = manifest.get("label") or {}, stated_where(manifest)
+    if own:
+        raise ConfigError(
+            f"the filters {', '.join(own)} of {path} are expressions of Polars, which a manifest states as text only. "
+            "Build it again in Python, with EligibilityConfig.where."
+        )
     if "expression" in label:
         raise ConfigError(
             f"the label of {path} is an expression of Polars, which a manifest states as text only. Build it again in "

@@ -190,6 +190,13 @@ def _prepared(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if at := [one for one in list_settings() if one.section and one.name == name.replace("-", "_")]:
             sections = " or ".join(f"[{one.section}]" for one in at)
             raise ConfigError(f"{where} has no setting {name!r}. Write it below {sections}: {at[0].name}.")
+    kind = SECTIONS.get(section, BuildConfig)
+    of_python = {field.name for field in dataclasses.fields(kind) if field.metadata.get("python_only")}
+    if in_vain := [name for name in values if name in of_python]:
+        raise ConfigError(
+            f"{where} cannot hold {in_vain[0]!r}, which is for Python only. Leave it out, and build in Python: "
+            f"{kind.__name__}({in_vain[0]}=...)."
+        )
     if msg := find_unknown(values, known, where=where, what="setting"):
         raise ConfigError(msg)
     return {name: known[name].prepare(value) for name, value in values.items()}

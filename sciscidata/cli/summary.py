@@ -35,7 +35,7 @@ from sciscidata.release.manifest import (
 )
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
-from sciscidata.sampling.filter import FILTER_NOTES
+from sciscidata.sampling.filter import list_removed
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.storage import real_path, storage_error
 from sciscidata.terminal.messages import discard, printable
@@ -202,7 +202,6 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
     words, balance = vocabularies(stated_label(manifest)), manifest.get("split", {}).get("balance")
     column = [*words][-1] if str(balance).startswith("label") else "disruption_label"
     labels = words[column] if removed else ()
-    values = manifest["eligibility"] | {"last_year": manifest["counts"]["last_year"]}
     table = Table(
         title="which works may be drawn (what each filter removed)", title_justify="left", box=None, pad_edge=False
     )
@@ -214,11 +213,10 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
         return [f"{manifest['counts'][stage][column][label]:,}" for label in labels]
 
     table.add_row("read", f"{counts['works']:,}", *cells("scored"))
-    for name, note in FILTER_NOTES.items():
-        if counts.get(name):
-            found = removed.get(name, {}).get(column, {})
-            costs = [f"-{found[label]:,}" if found.get(label) else "" for label in labels]
-            table.add_row(f"  {note.format_map(values)}", f"-{counts[name]:,}", *costs)
+    for name, note, n in list_removed(manifest):
+        found = removed.get(name, {}).get(column, {})
+        costs = [f"-{found[label]:,}" if found.get(label) else "" for label in labels]
+        table.add_row(f"  {note}", f"-{n:,}", *costs)
     table.add_row("eligible", f"{counts['eligible']:,}", *cells("eligible"))
     return table
 

@@ -29,7 +29,7 @@ from sciscidata.release.manifest import (
     list_splits,
     read_settings,
 )
-from sciscidata.sampling.filter import FILTER_NOTES
+from sciscidata.sampling.filter import list_removed
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.schemas import SCORES
 from sciscidata.terminal.messages import printable
@@ -182,12 +182,8 @@ class _About:
         counts = self._part("counts")
         if "filters" not in counts:
             return []
-        values = self._part("eligibility") | {"last_year": counts["last_year"]}
-        counted: dict[str, int] = counts["filters"]
-        removed = [
-            (note.format_map(values), -counted[name]) for name, note in FILTER_NOTES.items() if counted.get(name)
-        ]
-        return [("read", counted["works"]), *removed, ("eligible", counted["eligible"])]
+        removed = [(note, -n) for _, note, n in list_removed(self.manifest)]
+        return [("read", counts["filters"]["works"]), *removed, ("eligible", counts["filters"]["eligible"])]
 
     def biases(self) -> list[str]:
         """List known biases: those of every release, and what this one was warned about."""

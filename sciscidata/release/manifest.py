@@ -18,7 +18,7 @@ from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.label_thresholds import LabelThresholds, count_labels
 from sciscidata.options.did_you_mean import find_close
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
-from sciscidata.sampling.filter import LATER_FILTERS
+from sciscidata.sampling.filter import FILTERS, stated_where
 from sciscidata.sampling.split import SPLITS, SplitConfig
 from sciscidata.storage import hash_file
 from sciscidata.storage.small_files import read_json
@@ -91,11 +91,14 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
 def _without_later_options(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out options that are off and that older releases knew nothing of, so that a manifest keeps its bytes."""
     kept = dict(stated)
-    for part, later in (("split", ("n_dev",)), ("thresholds", ("cells",)), ("eligibility", LATER_FILTERS.values())):
+    new = {name: row.options for name, row in FILTERS.items() if row.is_new}
+    of_filters = {"where", *(option for options in new.values() for option in options)}
+    for part, later in (("split", ("n_dev",)), ("thresholds", ("cells",)), ("eligibility", of_filters)):
         if part in stated:
             kept[part] = {name: value for name, value in stated[part].items() if value or name not in later}
     if "filters" in stated.get("counts", {}):
-        off = {name for name, option in LATER_FILTERS.items() if not stated.get("eligibility", {}).get(option)}
+        chosen = kept.get("eligibility", {})
+        off = {name for name, options in new.items() if not chosen.keys() & {*options}}
         filters = {name: n for name, n in stated["counts"]["filters"].items() if n or name not in off}
         kept["counts"] = {**stated["counts"], "filters": filters}
     return kept
@@ -157,6 +160,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         read_settings(manifest)
         stated_label(manifest)
+        stated_where(manifest)
         lacks = {*list_data_files(manifest)} - manifest["files"].keys()
     except (AttributeError, ConfigError, KeyError, TypeError) as error:
         why = str(error).rstrip(".")

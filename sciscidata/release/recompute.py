@@ -13,6 +13,7 @@ from sciscidata.disruption.index import add_indices
 from sciscidata.novelty.atypicality import add_scores
 from sciscidata.own_label import stated_label
 from sciscidata.release.manifest import SCORES_FILE, lacks_scores, list_data_files, read_settings
+from sciscidata.sampling.filter import stated_where
 from sciscidata.terminal.messages import counted
 
 #: Each score of novelty, the z that it follows from, and whether it rises with it.
@@ -32,6 +33,7 @@ def list_recomputed(manifest: Mapping[str, Any]) -> Recomputed:
     thresholds, label = read_settings(manifest)[0], stated_label(manifest)
     if label is not None:
         left[label.name] = "only compared with its classes"
+    left |= {f"filter {name}": "a manifest has its text only; the numbers add up" for name in stated_where(manifest)}
     if lacks_scores(manifest):
         return Recomputed(done, left)
     has_file = SCORES_FILE in list_data_files(manifest)

@@ -9,23 +9,11 @@ import polars as pl
 
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
 from sciscidata.own_label import OwnLabel, vocabularies
-from sciscidata.sampling.filter import FILTERS, EligibilityConfig, join_candidates, mark_removals
+from sciscidata.sampling.filter import EligibilityConfig, join_candidates, list_filters, mark_removals
 from sciscidata.sampling.manifest_entries import count_works
 from sciscidata.sampling.split import SplitConfig, draw_split
 
 _CHECK: Final = "Check that the source has what they ask for: references, years."
-#: Options whose value may make a filter too strict.
-_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "work_type": ("work_types",),
-    "field": ("fields",),
-    "venue": ("venues",),
-    "language": ("languages",),
-    "year_range": ("min_year", "max_year"),
-    "few_references": ("min_references",),
-    "few_citations": ("min_citations",),
-    "window_incomplete": ("last_year",),
-    "unsure_label": ("min_label_confidence",),
-}
 
 
 class DrawRules(NamedTuple):
@@ -62,14 +50,15 @@ def draw_after_text(
 ) -> Drawn:
     """Draw from a source whose texts may all be read; ``labelled`` is what ``compute_labels`` returns."""
     eligibility, split, window_years, data_date, label, _, texts = rules
-    candidates = join_candidates(works, labelled, citations)
+    candidates = join_candidates(works, labelled, citations, eligibility)
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
     if split.cell_columns:
         fields = works.select("work_id", "primary_field").collect(engine="streaming")
         eligible = eligible.join(fields, on="work_id", how="left")
     counted = marked.group_by("removed_by", "publication_year", *vocabularies(label)).len()
-    counts = count_works(counted, eligibility.last_year, label=label, data_date=data_date)
+    names = list_filters(eligibility)
+    counts = count_works(counted, eligibility.last_year, names, label=label, data_date=data_date)
     drawn = draw_or_explain(eligible, split, counts["filters"], eligibility, label=label, texts=texts)
     scored = marked.filter(pl.col("z_p10").is_not_null())
     return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)
@@ -90,15 +79,17 @@ def draw_or_explain(
         raise EmptyInputError(
             "the source holds no work, or none whose id can be read. Check its files: ids look like W2051723858."
         )
-    by_filter = ", ".join(f"{name} {filters[name]:,}" for name in FILTERS if filters.get(name))
+    rows = list_filters(eligibility)
+    by_filter = ", ".join(f"{name} {filters[name]:,}" for name in rows if filters.get(name))
     removed = f"The filters removed: {by_filter}."
     if not filters["eligible"]:
         off = [f"EligibilityConfig.require_{text}=False" for text in ("title", "abstract") if filters.get(f"no_{text}")]
         named = f"Name its texts ({', '.join(texts)}), or draw" if texts else "Draw"
         remedy = f"{named} without them: {', '.join(off)}." if off else _CHECK
         default, chosen = EligibilityConfig(), dict[str, int]()
-        for name, options in _OPTIONS.items():
-            differ = [option for option in options if getattr(eligibility, option) != getattr(default, option)]
+        for name, row in rows.items():
+            differ = [option for option in row.options if getattr(eligibility, option) != getattr(default, option)]
+            differ += [f"where[{name!r}]"] if name in eligibility.where else []
             chosen |= dict.fromkeys(differ, filters.get(name, 0))
         most = max(chosen.values(), default=0)
         if most > max(filters.get("no_title", 0), filters.get("no_abstract", 0)):

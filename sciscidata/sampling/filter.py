@@ -6,9 +6,10 @@ The order is part of the manifest's meaning: a retracted work without a title co
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Final
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 import polars as pl
@@ -34,6 +35,23 @@ _Code = Annotated[str, msgspec.Meta(min_length=1, title="CODE")]
 _Type = Annotated[str, msgspec.Meta(min_length=1, title="TYPE")]
 _Field = Annotated[str, msgspec.Meta(min_length=1, title="FIELD")]
 _Venue = Annotated[str, msgspec.Meta(min_length=1, title="VENUE")]
+_Where = Annotated[Mapping[str, pl.Expr], msgspec.Meta(description="a dict of names and Polars expressions")]
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,50}")
+
+
+class _Expressions(dict[str, pl.Expr]):
+    """Expressions by name. Those with the same steps are equal: ``==`` of Polars makes an expression."""
+
+    def __eq__(self, other: object) -> bool:
+        theirs = cast("dict[str, pl.Expr]", other) if isinstance(other, dict) else {}
+        same = [*self] == [*theirs] and all(self[name].meta.eq(theirs[name]) for name in self)
+        return isinstance(other, dict) and same
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __repr__(self) -> str:
+        return repr({name: str(expression) for name, expression in self.items()})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -63,9 +81,12 @@ class EligibilityConfig(Configuration):
         min_label_confidence: lowest confidence in the disruption label (``compute_label_confidence``), found from all
             works before any filter. It needs n_i, n_j and n_k. Where novelty labels alone are balanced, that in the
             novelty label (``compute_novelty_confidence``), which needs references. None: any.
+        where: filters of your own, by name: ``{"long": pl.col("abstract").str.len_chars() > 500}``. They keep the works
+            for which the expression is true. It reads columns of WORKS, scores and labels, of one work at a time.
 
     Raises:
-        ConfigError: on construction, if a value does not fit its type, or the years are out of order.
+        ConfigError: on construction, if a value does not fit its type, the years are out of order, or a filter of your
+            own cannot be used.
 
     Example:
         >>> EligibilityConfig(min_year=2000, max_year=1990)
@@ -90,60 +111,167 @@ class EligibilityConfig(Configuration):
     complete_window: bool = True
     last_year: Year | None = None
     min_label_confidence: Share | None = None
+    where: _Where = field(default_factory=dict[str, pl.Expr], hash=False, metadata={"python_only": True})
 
     def _check(self) -> None:
+        object.__setattr__(self, "where", _Expressions(self.where))
+        for name, expression in self.where.items():
+            _check_own(name, expression)
         if self.min_year is not None and self.max_year is not None and self.min_year > self.max_year:
             raise ConfigError(
                 f"EligibilityConfig.min_year ({self.min_year}) lies after EligibilityConfig.max_year "
                 f"({self.max_year}). Swap them."
             )
 
+    def stated(self) -> dict[str, Any]:
+        """Describe the filters for a manifest, in JSON types: an expression as text."""
+        own = [{"name": name, "expression": str(expression)} for name, expression in self.where.items()]
+        return {option.name: getattr(self, option.name) for option in fields(self)} | {"where": own}
 
-#: The filters, in the order in which they are applied, and why each removes works, with the settings of the release.
-#: What can be read off a record comes first, then what its citations say. The last one looks at other works.
-FILTER_NOTES: Final[Mapping[str, str]] = {
-    "retracted": "retracted",
-    "work_type": "another work type",
-    "field": "another field",
-    "venue": "another venue",
-    "language": "another language",
-    "no_title": "no title",
-    "no_abstract": "no abstract",
-    "no_year": "no publication year",
-    "year_range": "year outside the chosen range",
-    "few_references": "fewer than {min_references} references",
-    "few_citations": "fewer than {min_citations} citers in the window",
-    "window_incomplete": "window not over before {last_year}",
-    "undefined_score": "CD index undefined",
-    "unsure_label": "label confidence below {min_label_confidence}",
-    "duplicate": "title or DOI of an older work",
-}
-FILTERS: Final = tuple(FILTER_NOTES)
-#: Those that read texts.
-TEXT_FILTERS: Final = ("language", "no_title", "no_abstract")
-#: Filters that releases of older versions knew nothing of, by their option. Off, a manifest leaves them out.
-LATER_FILTERS: Final[Mapping[str, str]] = {
-    "field": "fields",
-    "venue": "venues",
-    "unsure_label": "min_label_confidence",
-}
 
-_READ_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    "fields": ("primary_field",),
-    "venues": ("source_id", "source_name"),
-}
-_OF_NAMES: Final = tuple(name for names in _READ_BY.values() for name in names)
-_FROM_WORKS: Final = (
-    "work_id",
-    "publication_year",
-    "title",
-    "abstract",
-    "language",
-    "work_type",
-    "is_retracted",
-    "doi",
-    *_OF_NAMES,
-)
+def _check_own(name: str, expression: pl.Expr) -> None:
+    """Raise a ConfigError for a filter that cannot be counted, or compares works with each other."""
+    what = f"EligibilityConfig.where[{name!r}]"
+    if not _NAME.fullmatch(name) or name in (*FILTERS, "works", "eligible"):
+        raise ConfigError(
+            f"{what}: the name cannot be used. It needs small letters, digits and _, and is no filter that there is: "
+            f"{', '.join(FILTERS)}."
+        )
+    parts = [expression]
+    for part in parts:  # which grows
+        parts += part.meta.pop()
+        if part.meta.has_multiple_outputs():
+            raise ConfigError(f"{what} has {part}, which may be several columns. Name each column.")
+        try:
+            is_of_one = "element()" in str(part) or part.meta.is_row_separable()
+        except pl.exceptions.ColumnNotFoundError:  # Polars does not say it of lists and of functions of Python
+            is_of_one = True
+        if not is_of_one:
+            raise ConfigError(
+                f"{what} has {part}, which depends on other works, and not all of them are read. Use what one work "
+                "says; to compare works, make a label of your own: OwnLabel.expression."
+            )
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One filter.
+
+    Attributes:
+        note: why it removes works, with the settings of the release.
+        options: those that decide it; changing one from its default may make it too strict.
+        reads: columns, of which labelled files need at least one.
+        removes: makes the expression that is true of works to remove, from the settings and the first year whose
+            window was not over (None: every window was). Anything but an expression: the filter is off.
+        needs_text: whether ``reads`` are known only once texts are read.
+        is_new: whether releases of older versions knew nothing of it. Off, a manifest leaves it out.
+    """
+
+    note: str
+    options: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    removes: Callable[[EligibilityConfig, int | None], object] = lambda _, __: None
+    needs_text: bool = False
+    is_new: bool = False
+
+
+def _is_blank(column: str) -> pl.Expr:
+    return pl.col(column).str.strip_chars().fill_null("") == ""
+
+
+def _is_named(words: tuple[str, ...], of: tuple[str, ...]) -> pl.Expr:
+    """Say of each work whether it has one of these fields or venues; never null."""
+    is_named = pl.col(of[-1]).is_in(words).fill_null(value=False)
+    if "source_id" in of:
+        numbers = number_ids(pl.Series(words, dtype=pl.String()), "S")
+        is_named |= pl.col("source_id").is_in(numbers.implode()).fill_null(value=False)
+    return is_named
+
+
+def _is_outside(config: EligibilityConfig) -> pl.Expr | None:
+    # Only the bounds that there are: for a null literal a streaming query holds all rows.
+    bounds = [] if config.min_year is None else [pl.col("publication_year") < config.min_year]
+    bounds += [] if config.max_year is None else [pl.col("publication_year") > config.max_year]
+    return pl.any_horizontal(bounds) if bounds else None
+
+
+_FIELD: Final = ("primary_field",)
+_VENUE: Final = ("source_id", "source_name")
+
+#: The filters, in the order in which they are applied. What can be read off a record comes first, then the user's own
+#: (``list_filters``), then what citations say. The last one looks at other works.
+FILTERS: Final[Mapping[str, Filter]] = {
+    "retracted": Filter("retracted", ("exclude_retracted",), ("is_retracted",),
+        lambda config, _: config.exclude_retracted and pl.col("is_retracted")),
+    "work_type": Filter("another work type", ("work_types",), ("work_type",),
+        lambda config, _: config.work_types and ~_is_named(config.work_types, ("work_type",))),
+    "field": Filter("another field", ("fields",), _FIELD,
+        lambda config, _: config.fields and ~_is_named(config.fields, _FIELD), is_new=True),
+    "venue": Filter("another venue", ("venues",), _VENUE,
+        lambda config, _: config.venues and ~_is_named(config.venues, _VENUE), is_new=True),
+    "language": Filter("another language", ("languages",), ("language",),
+        lambda config, _: config.languages
+        and ~pl.col("language").is_in(config.languages).fill_null(value=config.keep_unknown_language), needs_text=True),
+    "no_title": Filter("no title", ("require_title",), ("title",),
+        lambda config, _: config.require_title and _is_blank("title"), needs_text=True),
+    "no_abstract": Filter("no abstract", ("require_abstract",), ("abstract",),
+        lambda config, _: config.require_abstract and _is_blank("abstract"), needs_text=True),
+    "no_year": Filter("no publication year", (), ("publication_year",),
+        lambda _, __: pl.col("publication_year").is_null()),
+    "year_range": Filter("year outside the chosen range", ("min_year", "max_year"), ("publication_year",),
+        lambda config, _: _is_outside(config)),
+    "few_references": Filter("fewer than {min_references} references", ("min_references",), ("n_references",),
+        lambda config, _: pl.col("n_references").fill_null(0) < config.min_references),
+    # n_citers of labelled files is the sum of n_i and n_j.
+    "few_citations": Filter("fewer than {min_citations} citers in the window", ("min_citations",), ("n_citers",),
+        lambda config, _: (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations),
+    "window_incomplete": Filter("window not over before {last_year}", ("complete_window", "last_year"),
+        ("publication_year",), lambda _, first: None if first is None else pl.col("publication_year") >= first),
+    "undefined_score": Filter("CD index undefined", (), ("cd_index",),
+        lambda _, __: pl.col("cd_index").fill_nan(None).is_null()),
+    "unsure_label": Filter("label confidence below {min_label_confidence}", ("min_label_confidence",),
+        ("label_confidence",), lambda config, _: config.min_label_confidence
+        and (pl.col("label_confidence") < config.min_label_confidence).fill_null(value=True), is_new=True),
+    # What find_duplicates reads is known only of works that every other filter keeps.
+    "duplicate": Filter("title or DOI of an older work"),
+}  # fmt: skip
+#: Where the user's own filters come.
+_OWN_PLACE: Final = [*FILTERS].index("few_references")
+
+
+def list_filters(config: EligibilityConfig, known: Collection[str] | None = None) -> dict[str, Filter]:
+    """List the filters in their order, with those of ``where``; these need text where they read more than ``known``."""
+
+    def row(name: str, expression: pl.Expr) -> Filter:
+        reads = tuple(dict.fromkeys(expression.meta.root_names()))
+        needs_text = known is not None and not {*reads} <= {*known}
+        return Filter(f"not {name}", (), reads, lambda _, __: ~expression.fill_null(value=False), needs_text)
+
+    return _insert({name: row(name, expression) for name, expression in config.where.items()})
+
+
+def list_removed(manifest: Mapping[str, Any]) -> list[tuple[str, str, int]]:
+    """Say by a manifest which filters removed works, why, and how many, in their order."""
+    counts = manifest["counts"]
+    values = manifest.get("eligibility", {}) | {"last_year": counts["last_year"]}
+    rows = _insert({name: Filter(f"not {name}") for name in stated_where(manifest)})
+    counted: dict[str, int] = counts["filters"]
+    return [(name, row.note.format_map(values), counted[name]) for name, row in rows.items() if counted.get(name)]
+
+
+def stated_where(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Read back the user's own filters from a manifest: the text of each expression by name."""
+    return {entry["name"]: entry["expression"] for entry in manifest.get("eligibility", {}).get("where", ())}
+
+
+def _insert(own: Mapping[str, Filter]) -> dict[str, Filter]:
+    rows = [*FILTERS.items()]
+    return dict([*rows[:_OWN_PLACE], *own.items(), *rows[_OWN_PLACE:]])
+
+
+_OF_NAMES: Final = (*_FIELD, *_VENUE)
+_OF_RECORDS: Final = ("publication_year", "title", "abstract", "language", "work_type", "is_retracted", "doi")
+_FROM_WORKS: Final = ("work_id", *_OF_RECORDS, *_OF_NAMES)
 
 #: What the filters read; made by :func:`join_candidates`.
 CANDIDATES: Final = pl.Schema({name: WORKS[name] for name in _FROM_WORKS} | CD_SCORES | {"n_references": pl.UInt32()})
@@ -163,13 +291,15 @@ def join_candidates(
     works: pl.LazyFrame | pl.DataFrame,
     scores: pl.LazyFrame | pl.DataFrame,
     citations: pl.LazyFrame | pl.DataFrame,
+    config: EligibilityConfig | None = None,
 ) -> pl.LazyFrame:
     """Join what the filters read of each work, unordered: CANDIDATES, and the further columns of ``scores``."""
-    facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=_FROM_WORKS)
+    columns = [*_FROM_WORKS, *_more_of_works(config or EligibilityConfig())]
+    facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=columns)
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
     return (
-        facts.select(_FROM_WORKS)
-        .join(scored.drop(*_OF_NAMES, "publication_year", strict=False), on="work_id", how="left")
+        facts.select(columns)
+        .join(scored.drop(*columns[1:], strict=False), on="work_id", how="left")
         .join(count_references(citations), on="work_id", how="left")
         .with_columns(pl.col("n_references").fill_null(0))
     )
@@ -197,13 +327,15 @@ def mark_removals(
         known = pl.Schema({**CANDIDATES, "label_confidence": pl.Float64()})
         needed.append("label_confidence")
     frame = require_columns(candidates, known, frame_name="CANDIDATES", stage="mark_removals", columns=needed)
-    dropped = ("title", "abstract", *_OF_NAMES)
+    check_where(config, frame.collect_schema())
+    dropped = ("title", "abstract", *_OF_NAMES, *_more_of_works(config))
     kept = {name: dtype for name, dtype in frame.collect_schema().items() if name not in dropped}
     schema = kept | {"removed_by": pl.String()}
+    first_open = first_open_year(config, window_years, config.last_year)
 
     def run() -> pl.DataFrame:
         marked = (
-            frame.with_columns(removed_by=first_reason(config, window_years, config.last_year))
+            frame.with_columns(removed_by=first_reason(list_filters(config), config, first_open))
             .drop(dropped[1:], strict=False)
             # Only the titles that can still be compared are worth their memory.
             .with_columns(pl.when(pl.col("removed_by").is_null()).then("title"))
@@ -221,48 +353,68 @@ def mark_removals(
     return pl.defer(run, schema=schema)
 
 
+def _more_of_works(config: EligibilityConfig) -> list[str]:
+    """List the columns of WORKS that only the user's own filters read."""
+    own = {name for row in list_filters(config).values() for name in row.reads}
+    return [name for name in WORKS if name in own and name not in _FROM_WORKS]
+
+
+def check_where(config: EligibilityConfig, schema: Mapping[str, pl.DataType]) -> None:
+    """Raise a ConfigError unless each of the user's own filters can be computed of works with these columns."""
+    for name, expression in config.where.items():
+        what = f"EligibilityConfig.where[{name!r}]"
+        missing = [column for column in expression.meta.root_names() if column not in schema]
+        if missing:
+            close = suggest(missing[0], schema)
+            there = ", ".join(schema)
+            raise ConfigError(f"{what} reads the column {missing[0]!r}, and these works have {there}.{close}")
+        try:
+            found = pl.LazyFrame(schema=schema).select(expression).collect_schema().dtypes()
+        except pl.exceptions.PolarsError as error:
+            raise ConfigError(f"{what} cannot be computed: {str(error).splitlines()[0]}. Mend it.") from error
+        if found != [pl.Boolean()]:
+            raise ConfigError(
+                f"{what} is {', '.join(map(str, found))}, needs True or False. Compare with something: for example "
+                f"pl.col('title').str.len_chars() > 20."
+            )
+
+
+def _named_rows(config: EligibilityConfig) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """List option, words and columns of the filters of field and venue, as far as they are on."""
+    rows = ((row.options[0], row.reads) for row in FILTERS.values() if row.reads in (_FIELD, _VENUE))
+    return [(option, words, reads) for option, reads in rows if (words := getattr(config, option))]
+
+
 def names_read(config: EligibilityConfig) -> list[str]:
     """List the columns of WORKS that the filters of field and venue read, as far as they are on."""
-    return [name for option, names in _READ_BY.items() if getattr(config, option) for name in names]
+    return [name for *_, reads in _named_rows(config) for name in reads]
 
 
 def chosen_names(config: EligibilityConfig) -> list[pl.Expr]:
     """Say whether each work has a chosen field, and a chosen venue, as far as any are chosen."""
-    chosen = {option: words for option in _READ_BY if (words := getattr(config, option))}
-    return [_is_named(option, words) for option, words in chosen.items()]
+    return [_is_named(words, reads) for _, words, reads in _named_rows(config)]
 
 
 def remark_on_names(works: pl.LazyFrame, config: EligibilityConfig) -> Iterator[str]:
     """Warn of each name of a field or a venue that no work has, with the nearest known one."""
-    for option, columns in _READ_BY.items():
-        words: tuple[str, ...] = getattr(config, option)
-        is_named = works.select(columns).filter(_is_named(option, words))
-        found = is_named.unique().collect(engine="streaming") if words else pl.DataFrame()
-        missing = [word for word in words if found.filter(_is_named(option, (word,))).is_empty()]
+    for option, words, columns in _named_rows(config):
+        found = works.select(columns).filter(_is_named(words, columns)).unique().collect(engine="streaming")
+        missing = [word for word in words if found.filter(_is_named((word,), columns)).is_empty()]
         names = works.select(columns[-1]).unique() if missing else pl.LazyFrame({columns[-1]: []})
         known = names.collect(engine="streaming").to_series().drop_nulls().sort()
         for word in missing:
             yield f"no work has the {option[:-1]} {word!r} (EligibilityConfig.{option}).{suggest(word, known)}"
 
 
-def _is_named(option: str, words: tuple[str, ...]) -> pl.Expr:
-    """Say of each work whether it has one of these fields or venues; never null."""
-    is_named = pl.col(_READ_BY[option][-1]).is_in(words).fill_null(value=False)
-    if option == "venues":
-        numbers = number_ids(pl.Series(words), "S")
-        is_named |= pl.col("source_id").is_in(numbers.implode()).fill_null(value=False)
-    return is_named
-
-
 def _judge_windows(
     marked: pl.DataFrame, config: EligibilityConfig, window_years: int | None, data_date: str | None
 ) -> pl.DataFrame:
     """Mark the works whose window was not over before the last year, unless an earlier filter removes them."""
-    last_year = choose_last_year(marked, config, data_date)
-    if not config.complete_window or window_years is None or last_year is None:
+    first_open = first_open_year(config, window_years, choose_last_year(marked, config, data_date))
+    if first_open is None:
         return marked
-    later = FILTERS[FILTERS.index("window_incomplete") :]
-    is_removed = _is_open(window_years, last_year) & pl.col("removed_by").fill_null(later[0]).is_in(later)
+    later = [*FILTERS][[*FILTERS].index("window_incomplete") :]
+    is_removed = (pl.col("publication_year") >= first_open) & pl.col("removed_by").fill_null(later[0]).is_in(later)
     reason = pl.when(is_removed).then(pl.lit("window_incomplete")).otherwise("removed_by")
     return marked.with_columns(removed_by=reason)
 
@@ -280,49 +432,16 @@ def choose_last_year(
     return last_year
 
 
-def _is_open(window_years: int, last_year: int) -> pl.Expr:
-    # A year and a window each fit their 32 bits; their sum may not.
-    return pl.col("publication_year").cast(pl.Int64) + window_years >= last_year
+def first_open_year(config: EligibilityConfig, window_years: int | None, last_year: int | None) -> int | None:
+    """Return the first publication year whose window was not over before the last year; None if that is no matter."""
+    if not config.complete_window or window_years is None or last_year is None:
+        return None
+    return last_year - window_years
 
 
-def first_reason(
-    config: EligibilityConfig, window_years: int | None, last_year: int | None, without: Collection[str] = ()
-) -> pl.Expr:
-    """Name the filter that removes a row of CANDIDATES, null if none. The filter ``duplicate`` is the caller's."""
-    year = pl.col("publication_year")
-    language, work_type = pl.col("language"), pl.col("work_type")
-    removes: dict[str, pl.Expr] = {
-        "no_year": year.is_null(),
-        "undefined_score": pl.col("cd_index").fill_nan(None).is_null(),
-    }
-    if config.exclude_retracted:
-        removes["retracted"] = pl.col("is_retracted")
-    if config.work_types:
-        removes["work_type"] = ~work_type.is_in(config.work_types).fill_null(value=False)
-    for option in _READ_BY:
-        if words := getattr(config, option):
-            removes[option.removesuffix("s")] = ~_is_named(option, words)
-    if config.languages:
-        known = config.keep_unknown_language
-        removes["language"] = ~language.is_in(config.languages).fill_null(value=known)
-    for column, required in (("title", config.require_title), ("abstract", config.require_abstract)):
-        if required:
-            removes[f"no_{column}"] = pl.col(column).str.strip_chars().fill_null("") == ""
-    # Only the bounds that there are: for a null literal a streaming query holds all rows.
-    bounds = [] if config.min_year is None else [year < config.min_year]
-    bounds += [] if config.max_year is None else [year > config.max_year]
-    if bounds:
-        removes["year_range"] = pl.any_horizontal(bounds)
-    removes["few_references"] = pl.col("n_references").fill_null(0) < config.min_references
-    removes["few_citations"] = (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations
-    if config.complete_window and window_years is not None and last_year is not None:
-        removes["window_incomplete"] = _is_open(window_years, last_year)
-    if config.min_label_confidence:
-        removes["unsure_label"] = (pl.col("label_confidence") < config.min_label_confidence).fill_null(value=True)
-    applied = [name for name in FILTERS if name in removes and name not in without]
+def first_reason(rows: Mapping[str, Filter], config: EligibilityConfig, first_open: int | None) -> pl.Expr:
+    """Name the filter of ``rows`` that removes a row of CANDIDATES, null if none. ``duplicate`` is the caller's."""
+    removes = {name: row.removes(config, first_open) for name, row in rows.items()}
+    applied = [pl.when(on).then(pl.lit(name)) for name, on in removes.items() if isinstance(on, pl.Expr)]
     # Without a filter, a null literal; with one it would make a streaming query hold all rows.
-    return (
-        pl.coalesce(pl.when(removes[name]).then(pl.lit(name)) for name in applied)
-        if applied
-        else pl.lit(None, pl.String)
-    )
+    return pl.coalesce(applied) if applied else pl.lit(None, pl.String)

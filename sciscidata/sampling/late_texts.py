@@ -14,7 +14,7 @@ cell cannot fill its share, because texts rule out too many works, it gets less.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 import polars as pl
@@ -24,11 +24,11 @@ from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.filter import (
-    FILTERS,
-    TEXT_FILTERS,
-    EligibilityConfig,
+    check_where,
     choose_last_year,
+    first_open_year,
     first_reason,
+    list_filters,
     names_read,
 )
 from sciscidata.sampling.manifest_entries import count_works
@@ -66,8 +66,7 @@ class Queue:
     ) -> None:
         self._labels = {name: pl.Enum(words) for name, words in vocabularies(label).items()}
         self._balanced, self._needed = balanced_columns(split, label), needed_columns(split, label)
-        columns = dict.fromkeys(["work_id", "publication_year", *split.cell_columns, *self._labels])
-        self._eligible, self._split, self._label = eligible.select(*columns), split, label
+        self._eligible, self._split, self._label = eligible, split, label
         self.n_eligible = int(counted["len"].sum())
         self._cell = ["split", *(["field_year"] if split.cell_columns else []), *self._balanced]
         self._found = self._count(counted)
@@ -91,9 +90,9 @@ class Queue:
         return pl.Series("work_id", [*failed, *sorted(self.repeated)], pl.Int64)
 
     def facts(self, work_ids: pl.Series) -> pl.DataFrame:
-        """Return ``work_id``, ``publication_year`` and the labels of works that were read, or are about to be."""
+        """Return what was known before texts of works that were read, or are about to be."""
         works = self._order.filter(pl.col("work_id").is_in(work_ids.implode()))
-        return works.select("work_id", "publication_year", *(pl.col(name).cast(pl.String) for name in self._labels))
+        return works.with_columns(pl.col(name).cast(pl.String) for name in self._labels)
 
     def next_reading(self) -> pl.Series:
         """Choose the works to read next: of every class with room, the first unread ones in key order."""
@@ -280,25 +279,41 @@ def draw_before_text(
     last_year = choose_last_year(frame, eligibility, data_date)
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
     of_citers = {} if "n_i" in frame.collect_schema() else {"n_i": pl.col("n_citers"), "n_j": pl.lit(0)}
-    reason = first_reason(eligibility, window_years, last_year, {*without, *TEXT_FILTERS})
+    known = frame.collect_schema()
+    check_where(eligibility, {**known, **WORKS})
+    filters = list_filters(eligibility, known)
+    of_text = {name: row for name, row in filters.items() if row.needs_text and name not in without}
+    of_facts = {name: row for name, row in filters.items() if not row.needs_text and name not in without}
+    reason = first_reason(of_facts, eligibility, first_open_year(eligibility, window_years, last_year))
     marked = frame.with_columns(**of_citers).with_columns(removed_by=reason).drop(*of_citers)
+    reads = {name for row in of_text.values() for name in row.reads}
+    beside = ["work_id", "publication_year", *(name for name in known if name in reads and name not in WORKS)]
+    text_reason = first_reason(of_text, eligibility, None)
+
+    def judge(facts: pl.DataFrame) -> pl.DataFrame:
+        """Read works, and name the filter of text that removes each; a work without a row has no title."""
+        texts = read_works(facts["work_id"]).drop("publication_year")
+        rows = facts.select(beside).join(texts, on="work_id", how="left")
+        return rows.with_columns(removed_by=text_reason).select(*WORKS.names(), "removed_by")
+
     by = ["removed_by", "publication_year", *vocabularies(label)]
     counted = marked.group_by(by).agg(pl.len().cast(pl.Int64)).collect(engine="streaming")
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
-    queue = Queue(eligible, split, passed, label)
-    papers = None if names is None else _Papers(names, eligible, read_works, eligibility, without)
+    columns = dict.fromkeys([*beside, *split.cell_columns, *vocabularies(label)])
+    queue = Queue(eligible.select(*columns), split, passed, label)
+    papers = None if names is None else _Papers(names, eligible.select(beside), judge)
     with progress_bar("read texts", unit="works") as advance:
         while (wanted := queue.next_reading()).len():
             logger.info("reading the text of %s works", f"{wanted.len():,}")
-            judged = _judge(read_works(wanted), queue.facts(wanted), eligibility, without)
+            judged = judge(queue.facts(wanted))
             queue.take(judged, papers.repeated_after(judged) if papers else None)
             advance(wanted.len())
     n_unread = queue.n_eligible - queue.read.height
     read = queue.read.select("work_id", pl.col("removed_by").fill_null("duplicate"))
     rejected = queue.facts(queue.rejected).join(read, on="work_id").group_by(by).agg(pl.len().cast(pl.Int64))
     passed_before = rejected.with_columns(pl.lit(None, pl.String).alias("removed_by"), -pl.col("len"))
-    counts = count_works(pl.concat([counted, rejected, passed_before]), last_year, label=label)
+    counts = count_works(pl.concat([counted, rejected, passed_before]), last_year, filters, label=label)
     remaining = eligible.filter(~pl.col("work_id").is_in(queue.rejected.implode()))
     is_drawn = pl.col("work_id").is_in(queue.accepted.implode())
     if len(queue.accepted) == sum(split.sizes.values()):
@@ -325,12 +340,9 @@ class _Papers:
         self,
         names: pl.LazyFrame,
         eligible: pl.LazyFrame,
-        read_works: Callable[[pl.Series], pl.DataFrame],
-        eligibility: EligibilityConfig,
-        without: Collection[str],
+        judge: Callable[[pl.DataFrame], pl.DataFrame],
     ) -> None:
-        self._names, self._read_works, self._rules = names, read_works, (eligibility, without)
-        self._eligible = eligible.select("work_id", "publication_year")
+        self._names, self._eligible, self._judge = names, eligible, judge
         self._passed = pl.DataFrame(schema={name: WORKS[name] for name in _NAMES})
         self._judged: set[int] = set()
 
@@ -345,14 +357,5 @@ class _Papers:
             repeats = self._eligible.filter(pl.col("work_id").is_in(same.implode())).collect(engine="streaming")
             repeats = repeats.filter(~pl.col("work_id").is_in(pl.Series(list(self._judged), dtype=pl.Int64).implode()))
             repeats = repeats.sort("work_id")
-            judged = _judge(self._read_works(repeats["work_id"]), repeats, *self._rules)
+            judged = self._judge(repeats)
         return find_duplicates(self._passed)
-
-
-def _judge(
-    works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig, without: Collection[str]
-) -> pl.DataFrame:
-    """Name the filter of text that removes each work read; a work without a row has no title."""
-    rows = facts.select("work_id", "publication_year").join(works.drop("publication_year"), on="work_id", how="left")
-    reason = first_reason(eligibility, None, None, {*without, *FILTERS} - {*TEXT_FILTERS} | {*without})
-    return rows.with_columns(removed_by=reason).select(*WORKS.names(), "removed_by")

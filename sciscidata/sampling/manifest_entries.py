@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,6 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import remark_on_concentration
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
-from sciscidata.sampling.filter import FILTERS
 from sciscidata.storage import hash_file
 
 #: A filter is remarkable if it removes so many works with a label, almost all of one class, beyond its share.
@@ -103,9 +102,17 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def count_works(
-    counted: pl.DataFrame, last_year: int | None, *, label: OwnLabel | None = None, data_date: str | None = None
+    counted: pl.DataFrame,
+    last_year: int | None,
+    filters: Iterable[str],
+    *,
+    label: OwnLabel | None = None,
+    data_date: str | None = None,
 ) -> dict[str, Any]:
-    """State how many works each filter removed, how many are left, and their years; ``counted`` has rows of these."""
+    """State how many works each of the ``filters`` removed, how many are left, and their years.
+
+    ``counted`` has rows of these.
+    """
 
     def count(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
         return {
@@ -121,12 +128,12 @@ def count_works(
     return {
         "filters": {
             "works": sum(by_filter.values()),
-            **{name: by_filter.get(name, 0) for name in FILTERS},
+            **{name: by_filter.get(name, 0) for name in filters},
             "eligible": by_filter.get(None, 0),
         },
         "scored": count(counted),
         "eligible": count(counted.filter(pl.col("removed_by").is_null())),
-        "removed": {name: count(counted.filter(removed_by=name)) for name in FILTERS if name in by_filter},
+        "removed": {name: count(counted.filter(removed_by=name)) for name in filters if name in by_filter},
         "first_year": min(years, default=None),
         "last_year": last_year,
         "later_works": describe_later_works(years, last_year),

@@ -74,7 +74,7 @@ class Demand:
 
     def update(self, works: pl.DataFrame, citations: pl.DataFrame, scores: pl.DataFrame) -> None:
         """Count what is eligible among all works scored so far; of texts it matters if they are blank or repeat."""
-        candidates = join_candidates(works, compute_labels(scores, self.thresholds), citations)
+        candidates = join_candidates(works, compute_labels(scores, self.thresholds), citations, self.eligibility)
         marked = mark_removals(candidates, self.eligibility, window_years=self.window_years)
         has_cell = pl.all_horizontal(pl.col(column).is_not_null() for column in self.columns)
         eligible = marked.filter(pl.col("removed_by").is_null(), has_cell).select("work_id", *self.columns).collect()

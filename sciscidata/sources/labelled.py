@@ -42,7 +42,7 @@ from sciscidata.records.dois import CHANGED_DOIS, describe_changed, read_dois
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, number_ids, plain_ids, refuse_shared_numbers, without_missing
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import MANIFEST, NOVELTY_COLUMNS
-from sciscidata.sampling.filter import EligibilityConfig
+from sciscidata.sampling.filter import FILTERS, EligibilityConfig
 from sciscidata.sampling.late_texts import STRUCTURE
 from sciscidata.sampling.split import SPLITS
 from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS, Corpus
@@ -198,31 +198,25 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
 
 def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tuple[EligibilityConfig, list[str]]:
     """Switch off default filters whose columns the files lack, and name them; one that was asked for is an error."""
-    needs: dict[str, tuple[tuple[str, ...], Any]] = {
-        "exclude_retracted": (("is_retracted",), False),
-        "languages": (("language",), ()),
-        "work_types": (("work_type",), ()),
-        "fields": (("primary_field",), ()),
-        "venues": (("source_id", "source_name"), ()),
-        "min_references": (("n_references",), 0),
-        "min_citations": (("n_citers",), 0),
-        "require_title": (("title",), False),
-        "require_abstract": (("abstract",), False),
-        "complete_window": (("publication_year",), False),
-    }
     default, off = EligibilityConfig(), dict[str, Any]()
-    for name, (any_of, value) in needs.items():
-        set_to = getattr(config, name)
-        if columns & set(any_of) or set_to == value:
+    # Texts come after counts, and the window after texts, in the manifests that there are.
+    lacking = [(name, row) for name, row in FILTERS.items() if row.reads and not columns & {*row.reads}]
+    in_order = sorted(
+        (row for _, row in lacking),
+        key=lambda row: ("publication_year" in row.reads, bool({"title", "abstract"} & {*row.reads})),
+    )
+    for name, reads in ((option, row.reads) for row in in_order for option in row.options):
+        set_to, at_default = getattr(config, name), getattr(default, name)
+        nothing = None if at_default is None else type(at_default)()  # False, 0 or (): the filter is off
+        if set_to == nothing:
             continue
-        if set_to != getattr(default, name):
+        if set_to != at_default:
             raise ConfigError(
                 f"EligibilityConfig.{name} is {set_to!r}, and the labelled files have no column "
-                f"{' or '.join(map(repr, any_of))} to filter by. Add the column, or leave the option out."
+                f"{' or '.join(map(repr, reads))} to filter by. Add the column, or leave the option out."
             )
-        off[name] = value
-    always = {"no_year": "publication_year", "undefined_score": "cd_index"}
-    return replace(config, **off), [*off, *(name for name, column in always.items() if column not in columns)]
+        off[name] = nothing
+    return replace(config, **off), [*off, *(name for name, row in lacking if not row.options)]
 
 
 def make_structure(rows: pl.LazyFrame, more: Sequence[str] = ()) -> pl.LazyFrame:

@@ -213,7 +213,7 @@ class _Pull:
         works, citations = _tables_of(work for _, work in queue)
         scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
         own = replace(self.eligibility, min_citations=0)
-        marked = mark_removals(join_candidates(works, scores, citations), own, window_years=self.cd.window_years)
+        marked = mark_removals(join_candidates(works, scores, citations, own), own, window_years=self.cd.window_years)
         fit = set(marked.filter(removed_by="undefined_score").collect()["work_id"].to_list())
         for _ in range(len(queue) - len(fit)):
             self._pass_over("unfit_record")
@@ -312,7 +312,8 @@ class _Pull:
 
     def _tables(self, *, at_end: bool) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         """Make WORKS, CITATIONS and the scores of all works judged so far; whole texts only at the end."""
-        abstract = pl.col("abstract") if at_end else pl.col("abstract").str.head(1)
+        is_read = at_end or self.eligibility.where  # by a filter of the user's own
+        abstract = pl.col("abstract") if is_read else pl.col("abstract").str.head(1)
         works = pl.concat([WORKS.to_frame(), *(works.with_columns(abstract) for works, _ in self.frames)])
         citations = pl.concat([CITATIONS.to_frame(), *(citations for _, citations in self.frames)])
         scores = scores_of(self.rows, self.cd)
