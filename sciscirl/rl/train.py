@@ -265,9 +265,13 @@ async def guarded_run(
     """Show a line for each step, write errors in one, and warn of a lost server: the SDK retries silently for hours."""
     watch = asyncio.create_task(_watch(resolve_base_url(base_url), period_seconds))
     try:
-        with disk_errors(folder), clear_errors(base_url, RESUME_HINT), closed_sessions():
-            with follow_run(folder, model, project, name):
-                yield
+        with (
+            disk_errors(folder),
+            clear_errors(base_url, RESUME_HINT),
+            closed_sessions(base_url),
+            follow_run(folder, model, project, name),
+        ):
+            yield
     finally:
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)  # the run does not depend on the watch

@@ -110,12 +110,12 @@ def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]
     40).
     """
     service = tinker.ServiceClient(base_url=find_server(base_url))
-    with _closed_at_the_end([service]):
+    with _closed_at_the_end([service], base_url):
         yield service
 
 
 @contextmanager
-def closed_sessions() -> Generator[None]:
+def closed_sessions(base_url: str | None = None) -> Generator[None]:
     """Close at the end what a loop of the cookbook opens in this block and leaves open.
 
     Else the heartbeats of its session keep an adapter slot for as long as this process lives.
@@ -129,14 +129,14 @@ def closed_sessions() -> Generator[None]:
 
     client.__init__ = note
     try:
-        with _closed_at_the_end(opened):
+        with _closed_at_the_end(opened, base_url):
             yield
     finally:
         client.__init__ = begin
 
 
 @contextmanager
-def _closed_at_the_end(services: Sequence[tinker.ServiceClient]) -> Generator[None]:
+def _closed_at_the_end(services: Sequence[tinker.ServiceClient], base_url: str | None) -> Generator[None]:
     status: Literal["success", "errored", "interrupted"] = "interrupted"
     try:
         yield
@@ -149,7 +149,8 @@ def _closed_at_the_end(services: Sequence[tinker.ServiceClient]) -> Generator[No
             try:
                 service.close(status).result(timeout=_TIMEOUT_SECONDS)
             except (TimeoutError, tinker.TinkerError) as error:  # the server frees it when its heartbeats stop
-                _log.info("the goodbye to the server failed: %s %s", type(error).__name__, error)
+                url = resolve_base_url(base_url)
+                _log.info("the goodbye to %s failed: %s %s", url, type(error).__name__, error)
 
 
 @contextmanager
