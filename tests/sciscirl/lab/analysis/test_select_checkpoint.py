@@ -153,7 +153,7 @@ def test_nothing_to_choose_from_is_said(tmp_path):
     (evaluation := tmp_path / "evaluation").mkdir()
     write_json(evaluation / "run.json", {})
     write_predictions(answers(set()), evaluation / "predictions.parquet")
-    with pytest.raises(RunFolderError, match="evaluation is an evaluation, .* Give a training run"):
+    with pytest.raises(RunFolderError, match=r"evaluation is an evaluation, .* Give a training run"):
         select_checkpoint(evaluation)
     with pytest.raises(RunFolderError, match="has no evaluation 'test'"):
         select_checkpoint(empty)

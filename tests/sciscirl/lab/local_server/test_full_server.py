@@ -65,8 +65,8 @@ def test_the_third_run_of_a_sweep_waits_for_the_place_of_one_that_ended(tinker_s
         words = [
             "--preset", "exp4", "--release", full.release, "--model", full.model, "--renderer", full.renderer,
             "--seeds", "0", "1", "2", "--jobs", "3", "--lora-rank", "8", "--max-tokens", "64", "--batch-size", "2",
-            "--max-paper-tokens", "96", "--group-size", "4", "--max-steps", "2", "--n-test", "4", "--eval-split", "test",
-            "--out", tmp_path / "sweep",
+            "--max-paper-tokens", "96", "--group-size", "4", "--max-steps", "2", "--n-test", "4",
+            "--eval-split", "test", "--out", tmp_path / "sweep",
         ]  # fmt: skip
         command = [sys.executable, "-m", "sciscirl", "sweep", *map(str, words)]
         done = subprocess.run(
