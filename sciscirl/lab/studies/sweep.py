@@ -373,7 +373,7 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
 
 def _end_with_parent(filters: Sequence[Any]) -> None:
     """Show the warnings that the process of the sweep shows, and end when that is gone, however it ended."""
-    warnings.filters[:] = filters
+    warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue] (it is a list)
 
     def watch() -> None:
         if (parent := parent_process()) is not None:
