@@ -155,4 +155,4 @@ def _enter(path: Path, *sums: str) -> None:
 
 @cache
 def _warn(home: Path) -> None:
-    _log.warning("%s has no %s: damage to its files does not show.", home, SUMS)
+    _log.warning("%s has no %s: damage to its files does not show.", home.absolute(), SUMS)

@@ -23,7 +23,7 @@ from sciscidata.terminal.messages import counted
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages, count_tokens
-from sciscirl.errors import SciSciRLError, with_own_names
+from sciscirl.errors import RewardError, SciSciRLError, with_own_names
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.options import Run, RunOptions, TrainOptions, resolve_run
@@ -276,7 +276,12 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             ReleaseError: the release is missing or was altered.
             RewardError: the reward does not suit the training papers.
         """
-        return TaskRules(**{name: getattr(self, name) for name in _OF_RULES}).fitted(self.read("train"))
+        rules = TaskRules(**{name: getattr(self, name) for name in _OF_RULES})
+        try:
+            return rules.fitted(self.read("train"))
+        except RewardError:
+            self.train_papers()  # too few for a batch: the cause is said, not what follows from it
+            raise
 
     @cached_property
     def _splits(self) -> dict[str, list[Paper]]:

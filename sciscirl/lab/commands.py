@@ -244,7 +244,8 @@ def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: scisci
     told = logging.getLogger("sciscirl.lab.studies.sweep")
     told.setLevel(logging.INFO)
     handler = logging.StreamHandler()
-    handler.addFilter(lambda record: record.levelno == logging.INFO)  # warnings are shown by the loops of the runs
+    # A loop that ran in this process shows warnings, too; of loops in other processes none can.
+    handler.addFilter(lambda record: record.levelno == logging.INFO or not logging.getLogger().handlers)
     told.addHandler(handler)
     try:
         result = asyncio.run(run_sweep(options))

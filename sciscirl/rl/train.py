@@ -38,7 +38,7 @@ from sciscirl.runs.folder import (
     read_rows,
 )
 from sciscirl.runs.lineage import warn_of_other_release
-from sciscirl.runs.server_checks import check_server, clear_errors, open_service
+from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
 from sciscirl.task.papers import EVAL_SPLITS
 
 #: Between two checks that the server answers.
@@ -265,7 +265,12 @@ async def guarded_run(
     """Show a line for each step, write errors in one, and warn of a lost server: the SDK retries silently for hours."""
     watch = asyncio.create_task(_watch(resolve_base_url(base_url), period_seconds))
     try:
-        with disk_errors(folder), clear_errors(base_url, RESUME_HINT), follow_run(folder, model, project, name):
+        with (
+            disk_errors(folder),
+            clear_errors(base_url, RESUME_HINT),
+            closed_sessions(base_url),
+            follow_run(folder, model, project, name),
+        ):
             yield
     finally:
         watch.cancel()

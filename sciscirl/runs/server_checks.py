@@ -5,9 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import os
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import httpx
@@ -110,18 +110,47 @@ def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]
     40).
     """
     service = tinker.ServiceClient(base_url=find_server(base_url))
+    with _closed_at_the_end([service], base_url):
+        yield service
+
+
+@contextmanager
+def closed_sessions(base_url: str | None = None) -> Generator[None]:
+    """Close at the end what a loop of the cookbook opens in this block and leaves open.
+
+    Else the heartbeats of its session keep an adapter slot for as long as this process lives.
+    """
+    client: Any = tinker.ServiceClient
+    begin, opened = client.__init__, list[tinker.ServiceClient]()
+
+    def note(self: tinker.ServiceClient, *args: Any, **options: Any) -> None:  # noqa: ANN401
+        begin(self, *args, **options)
+        opened.append(self)
+
+    client.__init__ = note
+    try:
+        with _closed_at_the_end(opened, base_url):
+            yield
+    finally:
+        client.__init__ = begin
+
+
+@contextmanager
+def _closed_at_the_end(services: Sequence[tinker.ServiceClient], base_url: str | None) -> Generator[None]:
     status: Literal["success", "errored", "interrupted"] = "interrupted"
     try:
-        yield service
+        yield
         status = "success"
     except Exception:
         status = "errored"
         raise
     finally:
-        try:
-            service.close(status).result(timeout=_TIMEOUT_SECONDS)
-        except (TimeoutError, tinker.TinkerError) as error:  # the server frees the session when its heartbeats stop
-            _log.info("the goodbye to %s failed: %s %s", resolve_base_url(base_url), type(error).__name__, error)
+        for service in services:
+            try:
+                service.close(status).result(timeout=_TIMEOUT_SECONDS)
+            except (TimeoutError, tinker.TinkerError) as error:  # the server frees it when its heartbeats stop
+                url = resolve_base_url(base_url)
+                _log.info("the goodbye to %s failed: %s %s", url, type(error).__name__, error)
 
 
 @contextmanager

@@ -101,11 +101,11 @@ def run_script(script: str, *words: str, environment=os.environ, check: bool = T
 
 
 @contextmanager
-def served(release: Path, state: Path) -> Generator[TinkerServer]:
+def served(release: Path, state: Path, adapters: int = _ADAPTERS) -> Generator[TinkerServer]:
     """Run the script as a user would, and read from what it prints how to reach the server."""
     options = {
         "--release": release, "--style": "plain", "--contract": "four_keys", "--port": choose_port(), "--state": state,
-        "--max-lora-rank": 8, "--max-lora-adapters": _ADAPTERS,
+        "--max-lora-rank": 8, "--max-lora-adapters": adapters,
         "--sample-batch": 8, "--train-batch": 8,  # most tests ask for less, and every pass is padded to it
         "--seconds-to-start": SECONDS_TO_RUN,
     }  # fmt: skip

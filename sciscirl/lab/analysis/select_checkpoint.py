@@ -80,6 +80,8 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
         raise RunFolderError(
             f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
         )
+    if (folder / "predictions.parquet").is_file():
+        raise RunFolderError(f"{folder} is an evaluation, and has no checkpoints to choose from. Give a training run.")
     tables = _read_evaluations(folder, config.name or find_eval_split(folder))
     kept = list_weights(folder)
     eligible = [step == 0 or step in kept for step in tables]

@@ -241,7 +241,7 @@ def run_engine() -> None:
 
         def __init__(self, config: EngineConfig) -> None:
             super().__init__(config)
-            self.revived: OrderedDict[str, None] = OrderedDict()
+            self.revived: OrderedDict[str, float] = OrderedDict()  # when each was last asked, the oldest first
             self.refused: dict[str, str] = {}
 
         def process_pending_requests(self) -> None:
@@ -260,6 +260,9 @@ def run_engine() -> None:
             with Session(self.db_engine) as session:
                 session.exec(unheard.values(last_heartbeat_at=SessionDB.created_at))
                 session.commit()
+            # Nor does what is no longer asked keep one: it would be loaded again.
+            while self.revived and time.time() - next(iter(self.revived.values())) > self.config.session_timeout_sec:
+                self._forget_oldest()
             return super().cleanup_stale_sessions()
 
         def process_create_model(self, model_id: str, request_data: types.CreateModelInput) -> object:
@@ -298,6 +301,9 @@ def run_engine() -> None:
                         # Samples run before earlier ends of sessions: it stays pending until those are done.
                         if not self._is_slot_due():
                             failed[request_id] = types.ErrorResponse(error=str(error), status="failed")
+                if model_id in self.revived:
+                    self.revived[model_id] = time.time()
+                    self.revived.move_to_end(model_id)
                 sampled.add(model_id)
             more, valid = super()._filter_valid_requests(rest)
             return failed | more, valid
@@ -310,17 +316,20 @@ def run_engine() -> None:
             with Session(self.db_engine) as session:
                 return session.exec(due.limit(1)).first() is not None
 
+        def _forget_oldest(self) -> None:
+            oldest, _ = self.revived.popitem(last=False)
+            if self.backend.has_model(oldest):
+                self.backend.delete_model(oldest)
+
         def _revive(self, model_id: str) -> None:
             with Session(self.db_engine) as session:
                 known = session.get(ModelDB, model_id)
             if known is None:
                 return
             while len(self.revived) >= REVIVED_MODELS:
-                oldest, _ = self.revived.popitem(last=False)
-                if self.backend.has_model(oldest):
-                    self.backend.delete_model(oldest)
+                self._forget_oldest()
             self.backend.create_model(model_id, types.LoraConfig.model_validate(known.lora_config))
-            self.revived[model_id] = None
+            self.revived[model_id] = time.time()
             logger.info("model %s is loaded again, for sampling", model_id)
 
     parser = argparse.ArgumentParser(prog="skyrl_process.py engine")

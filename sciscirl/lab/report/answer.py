@@ -268,11 +268,13 @@ def _void(counted: Mapping[str, Cells], others: Mapping[str, Cells]) -> dict[str
 
 def _say_form(found: Comparison, before: Against, by_form: float) -> str:
     was, left = (found.scores[name]["invalid"].value for name in (before.name, before.pair.left))
-    if not was and not left:
+    if was == left and not round(by_form, 3):
         return ""
+    of_labels = round(before.gain.value - by_form, 3) + 0.0  # no "-0.000"
+    what = "gain over" if before.gain.value >= 0 else "loss against"
     return (
-        f" Of the gain over its start, {by_form:+.3f} is {'fewer' if left <= was else 'more'} invalid answers "
-        f"({was:.0%}, then {left:.0%}), and {before.gain.value - by_form:+.3f} other labels."
+        f" Of the {what} its start, {by_form:+.3f} is {'fewer' if left <= was else 'more'} invalid answers "
+        f"({was:.0%}, then {left:.0%}), and {of_labels:+.3f} other labels."
     )
 
 

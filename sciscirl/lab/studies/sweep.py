@@ -13,6 +13,7 @@ import os
 import re
 import threading
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -362,7 +363,7 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
     with ExitStack() as ending:
         pool = None
         if n_jobs > 1:  # a loop of the cookbook needs a process, for it sets up logging
-            pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_end_with_parent)
+            pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), _end_with_parent, (warnings.filters,))
             ending.callback(pool.shutdown, cancel_futures=True)
         for number, run in enumerate(runs, 1):
             begun[run.folder] = asyncio.create_task(train(number, run, pool))
@@ -370,8 +371,9 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
     return problems
 
 
-def _end_with_parent() -> None:
-    """End this process when the one of the sweep is gone, however that ended."""
+def _end_with_parent(filters: Sequence[Any]) -> None:
+    """Show the warnings that the process of the sweep shows, and end when that is gone, however it ended."""
+    warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue] (it is a list)
 
     def watch() -> None:
         if (parent := parent_process()) is not None:

@@ -117,6 +117,8 @@ def test_too_few_papers_for_a_batch_is_said(toy_slice, toy_model):
         builder_of(toy_slice, toy_model, batch_size=25).train_papers()
     with pytest.raises(SciSciRLError, match=r"has 3 training papers, too few .* has 24\. Lower batch_size"):
         builder_of(toy_slice, toy_model, batch_size=4, n_train=3).train_papers()
+    with pytest.raises(SciSciRLError, match="has 1 training paper, too few"):  # not that it lacks two classes
+        builder_of(toy_slice, toy_model, reward="balanced", batch_size=4, n_train=1).rules()
 
 
 @pytest.mark.parametrize("options", [{"batch_size": 0}, {"group_size": 0}, {"group_size": True}])

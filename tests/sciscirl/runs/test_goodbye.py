@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from contextlib import suppress
 
 import pytest
+import tinker
 from tinker.lib.internal_client_holder import InternalClientHolder
 
 import sciscirl.runs.server_checks
 from sciscirl.errors import ReleaseError
-from sciscirl.runs.server_checks import open_service
+from sciscirl.runs.server_checks import closed_sessions, open_service
 from tests.sciscirl.tinker_stub import KEY, serve_models
 
 
@@ -46,6 +48,23 @@ def test_a_sign_of_life_that_misses_that_it_was_cancelled_is_not_waited_for(monk
         begun.wait()
     over.set()
     assert f"goodbye to {url} failed: TimeoutError" in caplog.text
+
+
+@pytest.mark.parametrize("error", [None, ReleaseError("full")])
+def test_what_a_loop_opens_and_leaves_open_is_closed(error, monkeypatch):
+    heard = list[str]()
+    close = tinker.ServiceClient.close
+    monkeypatch.setattr(tinker.ServiceClient, "close", lambda self, how: heard.append(how) or close(self, how))
+    with serve_models([]) as url:
+        with suppress(ReleaseError), closed_sessions(url):
+            service = tinker.ServiceClient(base_url=url)
+            assert service.holder.get_session_id() == "session"
+            if error:
+                raise error
+        assert heard == ["errored" if error else "success"]
+        with open_service(url):
+            pass
+        assert len(heard) == 2  # what is opened later is not its affair
 
 
 def test_a_refused_goodbye_costs_nothing_that_was_done(caplog):

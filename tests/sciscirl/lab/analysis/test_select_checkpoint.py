@@ -150,6 +150,11 @@ def test_nothing_to_choose_from_is_said(tmp_path):
     with pytest.raises(RunFolderError, match=r"has no run\.json"):
         select_checkpoint(tmp_path)
     empty = make_run(tmp_path / "empty", {})
+    (evaluation := tmp_path / "evaluation").mkdir()
+    write_json(evaluation / "run.json", {})
+    write_predictions(answers(set()), evaluation / "predictions.parquet")
+    with pytest.raises(RunFolderError, match=r"evaluation is an evaluation, .* Give a training run"):
+        select_checkpoint(evaluation)
     with pytest.raises(RunFolderError, match="has no evaluation 'test'"):
         select_checkpoint(empty)
     unkept = make_run(tmp_path / "unkept", {50: answers(first(5)), 150: answers(first(5))}, kept={100})

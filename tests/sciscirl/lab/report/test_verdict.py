@@ -150,3 +150,8 @@ def test_a_gain_is_split_into_fewer_invalid_answers_and_other_labels():
     assert several.partition("Of the gain")[2] == line.partition("Of the gain")[2]
     only_valid = judge([(answer(draws), answer(draws, skill=0.9))]).line
     assert "Of the gain" not in only_valid
+    lost = answer(draws, (0, 0, 0, 1))
+    assert "Of the gain" not in judge([(lost, lost)]).line  # nothing was gained, and as many are invalid
+    line = judge([(answer(draws, skill=0.9), lost)]).line
+    assert "Of the loss against its start, -0." in line
+    assert "is more invalid answers (0%, then 100%), and +0.000 other labels." in line
