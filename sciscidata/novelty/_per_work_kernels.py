@@ -1,8 +1,8 @@
 """Compiled loops from the values of venue pairs to the works that hold them, for all three measures.
 
-Groups, cells and entries are those of ``shapes.py``. A table is Cells of all venues. Pairs (a, b) with a <= b lie
-row by row, in any order inside a row. So rows are compared through a dense array of one place per venue. All sums are of whole numbers, except a work's difficulties, which are sorted first. So no result depends on how
-venues are numbered.
+Groups, cells and entries are those of ``shapes.py``. A table is Cells of all venues. Pairs (a, b) with a <= b lie row
+by row, in any order inside a row. So rows are compared through a dense array of one place per venue. All sums are of
+whole numbers, except a work's difficulties, which are sorted first. So no result depends on how venues are numbered.
 """
 
 # pyright: basic

@@ -182,12 +182,8 @@ def _moments_of_one(
     ``there`` are venues, ascending, and strata of each share above 0.
     """
     venues, of = there
-    x, size, own_weights, (own, squared) = (
-        shares[there],
-        strata.sizes[of],
-        np.diag(strata.weights)[of],
-        strata.within[of].T,
-    )
+    x, size, (own, squared) = shares[there], strata.sizes[of], strata.within[of].T
+    own_weights = np.diag(strata.weights)[of]
     means, joint, own_parts = sums.means[there], sums.joint[there], sums.own_parts[there]
     variance = x * (1 - x)
     m = np.floor(x * size + 0.5)

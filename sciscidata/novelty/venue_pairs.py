@@ -1,4 +1,4 @@
-"""The venue pairs in the reference lists of one citing year, and what the measures over them share: see ``shapes.py``."""
+"""The venue pairs in the reference lists of one citing year, and what measures over them share: see ``shapes.py``."""
 
 from __future__ import annotations
 
