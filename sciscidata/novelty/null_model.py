@@ -142,7 +142,8 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
         """Fill the tables of some venues."""
         rows = slice(first, min(first + step, n_venues))
         x, table = shares[rows], of_partner[rows]
-        means, joint, own_parts = np.zeros((3, *x.shape))
+        zeros: Float64Array = np.zeros((3, *x.shape))
+        means, joint, own_parts = zeros
         sums = kernels.Sums(means, joint, parts[rows], own_parts)
         kernels.add_sums_over_strata(x, strata, sums)
         table[:, :, 0], table[:, :, 1] = means, parts[rows] + joint
@@ -175,7 +176,7 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
 
 
 def _moments_of_one(
-    there: tuple[Int64Array, Int64Array], shares: Float64Array, strata: Strata, sums: Sums
+    there: tuple[Int64Array, ...], shares: Float64Array, strata: Strata, sums: Sums
 ) -> tuple[Float64Array, Float64Array]:
     """Return mean and deviation of how often two slots of one work hold the same venue, from the venue's strata.
 
