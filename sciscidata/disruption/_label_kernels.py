@@ -9,9 +9,11 @@ p(s) = (u + v s) / (s + 1): Poisson (v = 0) or negative binomial. So every step 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
 from sciscidata._kernels.compile import helper, kernel
 from sciscidata._kernels.random import WEYL
 
@@ -26,6 +28,40 @@ _KEPT_BITS = 14
 _KEPT = 1 << _KEPT_BITS
 _GRID, _WIDTH = 128, 24.0  # values, and standard deviations that they span, of a rate
 _MOST_STEPS, _STILL, _LARGEST_PRIOR = 2_000, 1e-6, 1e3
+
+
+class Works(NamedTuple):
+    """What is known of each work, (works) each."""
+
+    n_i: AnyArray
+    n_j: AnyArray
+    n_k: AnyArray
+    cd_index: Float64Array  # NaN where undefined
+    cell: Int64Array  # row of the prior
+
+
+class Cuts(NamedTuple):
+    """The cut-offs of the CD index: consolidating up to ``low``, disruptive from ``high`` on."""
+
+    low: float
+    high: float
+    inclusive: bool  # the cut-offs belong to these labels
+
+
+class Scratch(NamedTuple):
+    """Room for the distributions of one work."""
+
+    s_chance: Float64Array  # probability of each total s
+    k_below: Float64Array  # probability of at most each n_k
+    tops: Int64Array  # (2, _NEAR + 2): largest total with which a difference is disruptive, and consolidating
+
+
+class Kept(NamedTuple):
+    """What works that share n_i, n_j and cell need once."""
+
+    keys: Int64Array  # (_KEPT): n_i, n_j and cell of a slot, or -1
+    chances: Float64Array  # (_KEPT, 2): of disruptive, and of consolidating
+    moments: Float64Array  # (2 _NEAR _KEPT, 4): see _moments
 
 
 @helper
@@ -333,25 +369,26 @@ def _moments(u, a, b, d, form, s_chance, kept, row):
 
 
 @kernel
-def label_chances(
-    n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, inclusive,
-    s_chance, k_below, tops, keys, kept, moments, found,
-):  # fmt: skip
-    """Write into ``found`` (4, works) the probability of each work's label, of consolidating, neutral and disruptive.
+def label_chances(works, prior, is_shrunk, cuts, scratch, shared, chances):
+    """Write into ``chances`` (4, works) the probability of each work's label, of consolidating, neutral and disruptive.
 
     Plain: three Poisson counts with the observed means. Redraws without a later work have no label and are left out.
-    Where the work itself has none, they have the label of 0. ``is_shrunk``: see ``label_confidence.py``.
+    Where the work itself has none, they have the label of 0. ``prior`` (cells, 2) has a and b, ``is_shrunk`` is that of
+    ``label_confidence.py``.
     """
+    n_i, n_j, n_k, cd_index, cell = works
+    low, high, inclusive = cuts
+    s_chance, k_below, tops = scratch
+    keys, kept, moments = shared
     form = (1, 0.5, 0.5, 1) if is_shrunk else (0, 1.0, 0.0, 0)
     v = form[2]
-    cuts = low, high, inclusive
     _fill_tops(cuts, tops)
     narrow, nearly = min(tops[0, 1], tops[1, 1]), min(tops[0, _NEAR + 1], tops[1, _NEAR + 1])
     zero_is_up, zero_is_down = high < 0 or (high == 0 and inclusive), low > 0 or (low == 0 and inclusive)
     for row in range(n_i.size):
         if np.isnan(cd_index[row]):
             for kind in range(4):
-                found[kind, row] = np.nan
+                chances[kind, row] = np.nan
             continue
         i, j, n, c = np.int64(n_i[row]), np.int64(n_j[row]), np.int64(n_k[row]), np.int64(cell[row])
         total, u = i + j + n, float(i + j)
@@ -392,13 +429,13 @@ def label_chances(
             up = (up - (empty if zero_is_up else 0.0)) / (1 - empty)
             down = (down - (empty if zero_is_down else 0.0)) / (1 - empty)
         up, down = min(max(up, 0.0), 1.0), min(max(down, 0.0), 1.0)
-        found[1, row], found[2, row], found[3, row] = down, max(1 - up - down, 0.0), up
+        chances[1, row], chances[2, row], chances[3, row] = down, max(1 - up - down, 0.0), up
         label = 2
         if cd_index[row] > high or (inclusive and cd_index[row] == high):
             label = 3
         elif cd_index[row] < low or (inclusive and cd_index[row] == low):
             label = 1
-        found[0, row] = found[label, row]
+        chances[0, row] = chances[label, row]
 
 
 def scratch_of(most, v):
@@ -406,12 +443,12 @@ def scratch_of(most, v):
     s_chance, k_below = (
         np.empty(2 * int(_DEVIATIONS * math.sqrt(n / (1 - v))) + 2 * _FEWEST + 4) for n in (most, _EXACT_K)
     )
-    return s_chance, k_below, np.zeros((2, _NEAR + 2), np.int64)
+    return Scratch(s_chance, k_below, np.zeros((2, _NEAR + 2), np.int64))
 
 
 def scratch_of_labels():
     """Return the arrays that keep what works share."""
-    return np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2)), np.empty((2 * _NEAR * _KEPT, 4))
+    return Kept(np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2)), np.empty((2 * _NEAR * _KEPT, 4)))
 
 
 @helper
@@ -430,13 +467,13 @@ def _quantile(below, wanted):
 
 
 @kernel
-def chances_by_rate(rates, n_k, low, high, inclusive, s_chance, k_below, tops, found):
-    """Write how likely a redraw with a citer is consolidating, neutral and disruptive into ``found`` (works, 3).
+def chances_by_rate(rates, n_k, cuts, scratch, chances):
+    """Write how likely a redraw with a citer is consolidating, neutral and disruptive into ``chances`` (works, 3).
 
     The citers are Poisson with the ``rates`` (works, 2) of n_i and n_j, which are above 0, and so is n_k.
     """
     form = np.int64(0), 1.0, 0.0, np.int64(1)
-    cuts = low, high, inclusive
+    s_chance, k_below, tops = scratch
     _fill_tops(cuts, tops)
     narrow = min(tops[0, 1], tops[1, 1])
     for row in range(n_k.size):
@@ -444,7 +481,7 @@ def chances_by_rate(rates, n_k, low, high, inclusive, s_chance, k_below, tops, f
         has_say = _far_total(a + b + n, 0.0) >= narrow
         up, down = _chances(a + b, a, b, n, form, cuts, s_chance, k_below, has_say)
         up, down = min(max(up, 0.0), 1.0), min(max(down, 0.0), 1.0)
-        found[row, 0], found[row, 1], found[row, 2] = down, max(1 - up - down, 0.0), up
+        chances[row, 0], chances[row, 1], chances[row, 2] = down, max(1 - up - down, 0.0), up
 
 
 @kernel

@@ -14,8 +14,11 @@ keeps the even distribution, and takes away what the repairs have left of their 
 # pyright: basic
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from sciscidata._kernels.arrays import AnyArray, Int32Array
 from sciscidata._kernels.compile import helper, kernel, prefetch
 from sciscidata._kernels.random import below, below_evenly, draw
 from sciscidata._kernels.sort import sort_range
@@ -26,6 +29,15 @@ _REACH = 64  # swaps whose memory is asked for together
 _PARTNERS = 200  # drawn at random before all are tried in turn
 _MIX_FROM = 1_000  # one repair in so many citations moves a mean by less than 0.1 % of its standard deviation
 _MANY_SWAPS = 100  # per citation, more than enough to forget where they began: Milo et al. 2003, cond-mat/0312028
+
+
+class Cell(NamedTuple):
+    """Citations that may change places, row by row: a row has the references of one work in this cell."""
+
+    cited: Int32Array  # (citations)
+    starts: AnyArray  # (rows + 1): where each row begins
+    owners: Int32Array  # (rows): the citing work
+    row_of: AnyArray  # (citations)
 
 
 @helper
@@ -46,8 +58,9 @@ def _shuffle(key, begin, cited):
 
 
 @helper
-def _sort_rows(cited, starts, owners):
+def _sort_rows(cell):
     """Sort each row; return how many citations repeat the one before them, or lead back to their own work."""
+    cited, starts, owners, _ = cell
     n_wrong = 0
     for row in range(owners.size):
         begin, end = starts[row], starts[row + 1]
@@ -73,8 +86,9 @@ def _holds(cited, begin, end, value):
 
 
 @helper
-def _swap(cited, starts, owners, row_of, a, b):
+def _swap(cell, a, b):
     """Let two citations change places if both rows then hold the newcomer once, and not as their own work."""
+    cited, starts, owners, row_of = cell
     row_a, row_b = row_of[a], row_of[b]
     x, y = cited[a], cited[b]
     if row_a == row_b or x == y or y == owners[row_a] or x == owners[row_b]:
@@ -86,24 +100,25 @@ def _swap(cited, starts, owners, row_of, a, b):
 
 
 @helper
-def _swap_with_any(key, number, cited, starts, owners, row_of, a):
+def _swap_with_any(key, number, cell, a):
     """Give a citation another place, drawn at random; return the next random number, or -1 if no place is free."""
-    n = cited.size
+    n = cell.cited.size
     for _ in range(_PARTNERS):
         number += 1
-        if _swap(cited, starts, owners, row_of, a, below_evenly(draw(key, number), n)):
+        if _swap(cell, a, below_evenly(draw(key, number), n)):
             return number
     number += 1
     first = below_evenly(draw(key, number), n)
     for b in range(first, first + n):
-        if _swap(cited, starts, owners, row_of, a, b % n):
+        if _swap(cell, a, b % n):
             return number
     return -1
 
 
 @helper
-def _mend(key, cited, starts, owners, row_of, n_wrong):
+def _mend(key, cell, n_wrong):
     """Swap every repeat and self-citation of sorted rows away; say whether that was possible."""
+    cited, starts, owners, _ = cell
     wrong_rows = np.empty(n_wrong, np.int64)
     n = 0
     for row in range(owners.size):
@@ -114,26 +129,28 @@ def _mend(key, cited, starts, owners, row_of, n_wrong):
     for row in wrong_rows[:n]:
         for a in range(starts[row], starts[row + 1]):
             if cited[a] == owners[row] or _holds(cited, starts[row], a, cited[a]):
-                number = _swap_with_any(key, number, cited, starts, owners, row_of, a)
+                number = _swap_with_any(key, number, cell, a)
                 if number < 0:
                     return False
     return True
 
 
 @helper
-def _mix(key, cited, starts, owners, row_of, n_swaps):
+def _mix(key, cell, n_swaps):
     """Try to swap random pairs; an impossible swap counts as a step that stays, which keeps the chain even."""
+    n = cell.cited.size
     for k in range(n_swaps):
         bits = draw(key, k)  # half of them for each place: the chance of a pair may depend on its places
-        _swap(cited, starts, owners, row_of, below(bits, cited.size), below(bits << np.uint64(32), cited.size))
+        _swap(cell, below(bits, n), below(bits << np.uint64(32), n))
 
 
 @kernel
-def deal_cell(key, observed, cited, starts, owners, row_of, tries):
+def deal_cell(key, observed, cell, tries):
     """Deal one cell by up to ``tries`` shuffles; return how many citations were swapped away, and whether it is stuck.
 
     If no swap was possible for one, all swaps begin from ``observed``.
     """
+    cited, owners = cell.cited, cell.owners
     n = cited.size
     if owners.size < 2:
         return 0, 0
@@ -141,17 +158,17 @@ def deal_cell(key, observed, cited, starts, owners, row_of, tries):
     n_wrong = 0
     for attempt in range(tries):
         _shuffle(shuffling, attempt * n, cited)
-        n_wrong = _sort_rows(cited, starts, owners)
+        n_wrong = _sort_rows(cell)
         if n_wrong == 0:
             return 0, 0
-    is_mended = _mend(mending, cited, starts, owners, row_of, n_wrong)
+    is_mended = _mend(mending, cell, n_wrong)
     if not is_mended:
         cited[:] = observed
     if not is_mended or n <= SMALL:
-        _mix(mixing, cited, starts, owners, row_of, _MANY_SWAPS * n)
+        _mix(mixing, cell, _MANY_SWAPS * n)
     elif n_wrong * _MIX_FROM > n:
-        _mix(mixing, cited, starts, owners, row_of, n)
-    _sort_rows(cited, starts, owners)
+        _mix(mixing, cell, n)
+    _sort_rows(cell)
     return n_wrong, 0 if is_mended else 1
 
 
@@ -204,10 +221,12 @@ def deal_year(key, first, last, ends, numbers, ref_offsets, refs, dealt_refs):
         mended, stuck = deal_cell(
             draw(key, numbers[c]),
             observed[a:b],
-            cited[a:b],
-            starts[rows[c] + c : rows[c + 1] + c + 1],
-            owners[rows[c] : rows[c + 1]],
-            row_of[a:b],
+            Cell(
+                cited[a:b],
+                starts[rows[c] + c : rows[c + 1] + c + 1],
+                owners[rows[c] : rows[c + 1]],
+                row_of[a:b],
+            ),
             TRIES if b - a <= SMALL else 1,
         )
         n_mended += mended

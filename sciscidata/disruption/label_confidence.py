@@ -204,10 +204,9 @@ def redraw_labels(scores: AnyFrame, thresholds: LabelThresholds | None = None, *
         part = slice(*span)
         rates = np.empty((span[1] - span[0], _PAIRS, 2))
         kernels.spread_rates(n_i[part], n_j[part], cell[part], prior, rates)
-        cuts = cut.consolidating_max, cut.disruptive_min, cut.inclusive
-        scratch = kernels.scratch_of(rates.sum(axis=2).max(), 0.0)
-        given = rates.reshape(-1, 2), np.repeat(n_k[part], _PAIRS), *cuts, *scratch
-        kernels.chances_by_rate(*given, chances[part].reshape(-1, 3))
+        cuts = kernels.Cuts(float(cut.consolidating_max), float(cut.disruptive_min), cut.inclusive)
+        scratch, n_k_each = kernels.scratch_of(rates.sum(axis=2).max(), 0.0), np.repeat(n_k[part], _PAIRS)
+        kernels.chances_by_rate(rates.reshape(-1, 2), n_k_each, cuts, scratch, chances[part].reshape(-1, 3))
 
     run_all(work, pairwise([*range(0, rows.height, 1 << 12), rows.height]), pl.thread_pool_size())
     return Redraws(rows["disruption_label"], chances, counts)
@@ -278,27 +277,27 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool) -> pl.DataFra
     cell, prior = np.zeros(rows.height, np.int64), np.zeros((1, 2))
     if shrink:
         cell, prior = _estimate_prior(rows, n_i, n_j, n_k)
-    found = np.full((len(_COLUMNS), rows.height), np.nan)
+    columns = np.full((len(_COLUMNS), rows.height), np.nan)
 
-    def find(at: slice | Int64Array, *cuts: object, into: Float64Array) -> None:
+    def find(at: slice | Int64Array, low: float, high: float, inclusive: bool, into: Float64Array) -> None:
         most = int((n_i[at].astype(np.int64) + n_j[at]).max(initial=0))
-        scratch = *kernels.scratch_of(most, 0.5 if shrink else 0.0), *kernels.scratch_of_labels()
-        given = (read_only(column[at]) for column in (n_i, n_j, n_k, cd_index, cell))
-        kernels.label_chances(*given, prior, shrink, *cuts, *scratch, into)
+        works = kernels.Works(*(read_only(column[at]) for column in (n_i, n_j, n_k, cd_index, cell)))
+        room = kernels.scratch_of(most, 0.5 if shrink else 0.0), kernels.scratch_of_labels()
+        kernels.label_chances(works, prior, shrink, kernels.Cuts(float(low), float(high), inclusive), *room, into)
 
     def work(span: tuple[int, int]) -> None:
         part = slice(*span)
-        find(part, cut.consolidating_max, cut.disruptive_min, cut.inclusive, into=found[:, part])
+        find(part, cut.consolidating_max, cut.disruptive_min, cut.inclusive, columns[:, part])
 
     def work_by_rank(of_cell: tuple[str, list[int]]) -> None:
         at = np.array(of_cell[1])
         low, first, last, high = cut.cells[of_cell[0]]
         ends, middle = np.empty((2, len(_COLUMNS), at.size))
-        find(at, low, high, True, into=ends)
-        find(at, first, last, False, into=middle)
+        find(at, low, high, True, ends)
+        find(at, first, last, False, middle)
         cd, chances = cd_index[at], [ends[1], middle[2], ends[3]]
         own = np.select([cd <= low, (first <= cd) & (cd <= last), cd >= high], chances, np.nan)
-        found[:, at] = [own, *chances]
+        columns[:, at] = [own, *chances]
 
     n_threads = pl.thread_pool_size()
     if cut.cells:
@@ -308,7 +307,7 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool) -> pl.DataFra
     else:
         step = max(_ROWS_AT_ONCE, -(-rows.height // n_threads))  # in one piece, works share most of what is computed
         run_all(work, pairwise([*range(0, rows.height, step), rows.height]), n_threads)
-    return pl.DataFrame(dict(zip(_COLUMNS, found, strict=True))).fill_nan(None)
+    return pl.DataFrame(dict(zip(_COLUMNS, columns, strict=True))).fill_nan(None)
 
 
 def _estimate_prior(rows: pl.DataFrame, n_i: AnyArray, n_j: AnyArray, n_k: AnyArray) -> tuple[Int64Array, Float64Array]:

@@ -261,7 +261,7 @@ def rewire(
         starts = offsets[: graph.n_dated + 1]
         works, m = np.arange(graph.n_dated, dtype=np.int32), int(starts[-1])
         row_of, tries = np.repeat(works, np.diff(starts)), kernels.TRIES if m <= kernels.SMALL else 1
-        counts = [kernels.deal_cell(key, observed[:m], refs[:m], starts, works, row_of, tries)]
+        counts = [kernels.deal_cell(key, observed[:m], kernels.Cell(refs[:m], starts, works, row_of), tries)]
     else:
         ends = np.append(graph.year_offsets[1:], graph.n_works)
         numbers = np.append(graph.years.astype(np.int64) + _YEAR_ZERO, 0)

@@ -1,6 +1,6 @@
 """Compiled loops of the closed form of atypicality: mean and standard deviation of every venue pair's count.
 
-``offsets`` and strata are those of ``_pair_kernels.py``. ``shares`` (venues, strata) says which part of the slots of
+Slots and cells are those of ``shapes.py``. ``shares`` (venues, strata) says which part of the slots of
 each stratum a venue holds. Sums of floats depend on nothing but the order of strata, which is that of time.
 """
 
@@ -8,9 +8,11 @@ each stratum a venue holds. Sums of floats depend on nothing but the order of st
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int64Array
 from sciscidata._kernels.compile import kernel
 
 _ROUNDING = 1e-12  # of what a difference is taken from: no more than this is nothing
@@ -18,27 +20,48 @@ _CANCELLED = 1e-9  # of a variance: no more than this is left to a shortcut
 _TILE_BYTES = 2**18  # a part of the smallest second-level cache
 
 
+class Strata(NamedTuple):
+    """What the formulas need of the strata c, d, e of a year; k_c slots of a work are in c."""
+
+    sizes: Float64Array  # (strata): slots
+    two: Float64Array  # (strata, strata): sum over works of k_c k_d
+    three: Float64Array  # (strata, strata, strata): sum over works of k_c k_d k_e
+    expected: Float64Array  # (strata, strata): pairs of slots of one work, for the mean
+    weights: Float64Array  # (strata, strata): V, for the variance
+    within: Float64Array  # (strata, 2): ordered pairs inside c, and the squared norm of their centred matrix
+
+
+class Sums(NamedTuple):
+    """Sums over strata for some venues, (venues, strata) each, to add to."""
+
+    means: Float64Array  # of shares and expected
+    joint: Float64Array  # of spreads x (1 - x) and weights
+    parts: Float64Array  # of the spread of the partners of a slot that holds another venue
+    own_parts: Float64Array  # the same for a slot that holds the venue itself
+
+
+class Shortcut(NamedTuple):
+    """Tables from which mean and variance of a pair (a, b) follow, a by rows and b by partners."""
+
+    of_partner: Float64Array  # (venues, strata, 4): factors of b in each stratum
+    of_row: Float64Array  # (places, 4): factors of a in those that it has
+    support: AnyArray  # (places): these strata, venue by venue
+    begins: Int64Array  # (venues + 1): where the places of each venue begin
+    parts: Float64Array  # (venues, strata): see Sums
+    is_sure: BoolArray  # (venues): a pair cannot fill a stratum
+    total: float  # sum of the weights
+
+
 @kernel
-def moments_of_cells(
-    cell_starts,
-    partners,
-    first,
-    of_partner,
-    of_row,
-    support,
-    begins,
-    parts,
-    is_sure,
-    total,
-    cursor,
-    mean_out,
-    deviation_out,
-):
+def moments_of_cells(cells, tables, mean_out, deviation_out):
     """Write mean and standard deviation of every cell's count, a != b; NaN where it cannot vary.
 
     The deviation is 0 where the shortcuts cancel it, and negative where it may be rounding only. Partners must ascend
     in each row. Venues are visited tile by tile, to stay in cache. Formulas: docs/measures/atypicality.md.
     """
+    cell_starts, partners, first = cells.starts, cells.partners, cells.first
+    of_partner, of_row, support, begins, parts, is_sure, total = tables
+    cursor = cell_starts[:-1].copy()  # the next cell of each row
     n_venues, n_strata = parts.shape
     tile = max(1, _TILE_BYTES // (32 * n_strata))
     if tile * partners.size < 3 * cursor.size * n_venues:  # so few cells a row that fetching the row costs more
@@ -76,7 +99,7 @@ def moments_of_cells(
 
 
 @kernel
-def settle_doubts(cell_starts, partners, first, shares, sizes, two, three, weights, parts, within, deviation):
+def settle_doubts(cells, strata, shares, parts, deviation):
     """Replace every deviation that is not positive: by its opposite if the count surely varies, else the exact one.
 
     It surely varies if a linear part is positive whatever a and b have to do with each other. That of a stratum is a
@@ -84,8 +107,10 @@ def settle_doubts(cell_starts, partners, first, shares, sizes, two, three, weigh
     them is not there. Then only the other one's ``parts`` count. The exact one takes no shortcut, and is NaN where the
     count cannot vary.
     """
+    cell_starts, partners = cells.starts, cells.partners
+    sizes, two, three, _, weights, within = strata
     for at in range(cell_starts.size - 1):
-        a = first + at
+        a = cells.first + at
         for cell in range(cell_starts[at], cell_starts[at + 1]):
             if deviation[cell] > 0 or deviation[cell] != deviation[cell]:
                 continue
@@ -128,8 +153,10 @@ def settle_doubts(cell_starts, partners, first, shares, sizes, two, three, weigh
 
 
 @kernel
-def add_co_occurrence(offsets, strata, k, met, two, three):
+def add_co_occurrence(slots, two, three):
     """Add sums over works of k_c k_d and k_c k_d k_e, c >= d >= e only, of their numbers of slots k per stratum."""
+    offsets, strata = slots.offsets, slots.strata
+    k, met = np.zeros(two.shape[0]), np.empty(two.shape[0], np.int32)  # of one work; met: its strata
     for work in range(offsets.size - 1):
         n = 0
         for s in range(offsets[work], offsets[work + 1]):
@@ -156,16 +183,17 @@ def add_co_occurrence(offsets, strata, k, met, two, three):
 
 
 @kernel
-def add_sums_over_strata(
-    shares, sizes, two, three, expected, weights, scratch, support, means, joint, parts, own_parts
-):
+def add_sums_over_strata(shares, strata, sums):
     """Add means = shares @ ``expected`` and joint = (x (1 - x)) @ ``weights``, in the order of the strata.
 
     A linear algebra library promises no order. Also write n / (n - 1) times the sum of (u - mean u)^2 over the slots of
     a stratum. This u is the expected number of partners of a venue, for a slot that holds another one (``parts``) or
     itself (``own_parts``). Inside the slot's own stratum the share m / n becomes m / (n - 2), or (m - 1) / (n - 2).
     """
+    sizes, two, three, expected, weights, _ = strata
+    means, joint, parts, own_parts = sums
     n_venues, n_strata = shares.shape
+    scratch, support = np.empty((2, n_strata)), np.empty(n_strata, np.int64)
     for v in range(n_venues):
         n = 0
         for c in range(n_strata):

@@ -1,6 +1,6 @@
 """Compiled loops over the reference lists of one citing year: slots, groups, and how often venue pairs occur.
 
-Slots, strata, groups and cells are those of ``venue_pairs.py``. ``offsets`` says which slots belong to which work.
+Slots, strata, groups and cells are those of ``shapes.py``. ``offsets`` says which slots belong to which work.
 Groups ascend by venue, with a multiplicity each. In a cell a <= b; the cells of row a lie end to end.
 """
 
@@ -15,19 +15,23 @@ from sciscidata._kernels.sort import sort_range
 
 
 @kernel
-def collect_slots(
-    first, last, ref_offsets, refs, venues, year_of, max_references, offsets, years, slot_venues, left_out
-):
-    """Write the slots of works; return how many. A work with more than ``max_references`` is marked as left out."""
+def collect_slots(works, lists, max_references, slots, left_out):
+    """Write the slots of the works from the first on, before the last; return how many slots there are.
+
+    ``slots`` are offsets (works + 1), places of years and venues (references each). A work with more than
+    ``max_references`` is marked in ``left_out`` (dated works).
+    """
+    first, last = works
+    offsets, years, slot_venues = slots
     n = 0
     offsets[0] = 0
     for work in range(first, last):
         start = n
-        for e in range(ref_offsets[work], ref_offsets[work + 1]):
-            cited = refs[e]
-            if cited < venues.size and venues[cited] >= 0:
-                years[n] = year_of[cited]
-                slot_venues[n] = venues[cited]
+        for e in range(lists.offsets[work], lists.offsets[work + 1]):
+            cited = lists.refs[e]
+            if cited < lists.venues.size and lists.venues[cited] >= 0:
+                years[n] = lists.year_of[cited]
+                slot_venues[n] = lists.venues[cited]
                 n += 1
         if n - start > max_references:
             n = start
@@ -37,12 +41,16 @@ def collect_slots(
 
 
 @kernel
-def shuffle_cells(key, year_numbers, starts, order, slot_venues, shuffled):
-    """Permute venues inside every stratum by Fisher and Yates; draw i of a stratum is a function of its number."""
+def shuffle_cells(key, year_numbers, slots, shuffled):
+    """Permute venues inside every stratum by Fisher and Yates; draw i of a stratum is a function of its number.
+
+    ``year_numbers`` (strata) are these numbers, ``shuffled`` (slots) are the new venues.
+    """
+    starts, order = slots.stratum_starts, slots.by_stratum
     for c in range(starts.size - 1):
         begin, n = starts[c], starts[c + 1] - starts[c]
         for i in range(n):
-            shuffled[order[begin + i]] = slot_venues[order[begin + i]]
+            shuffled[order[begin + i]] = slots.venues[order[begin + i]]
         stratum_key = draw(key, year_numbers[c])
         for i in range(n - 1, 0, -1):
             j = below(draw(stratum_key, i), i + 1)
@@ -51,19 +59,20 @@ def shuffle_cells(key, year_numbers, starts, order, slot_venues, shuffled):
 
 
 @kernel
-def count_cells(
-    first, row_starts, row_groups, venues, counts, ends, same_venue, tally, row, cell_starts, partners, observed
-):
-    """Count venue pairs row by row, partners ascending; write where the cells of each row begin.
+def count_cells(groups, same_venue, tally, cells):
+    """Count venue pairs row by row, partners ascending; write them to ``cells``, and return how many there are.
 
-    ``tally`` has a place per venue, 0 before and after. ``row`` is scratch, of one more.
+    ``tally`` (venues) is 0 before and after.
     """
+    row_starts, row_groups, venues = groups.row_starts, groups.row_groups, groups.venues
+    counts, ends = groups.counts, groups.ends
     n_venues = tally.size
-    cell_starts[0] = start = 0
-    for at in range(row_starts.size - 1):
-        a = first + at
+    row = np.empty(n_venues + 1, np.int32)  # the partners of a row
+    cells.starts[0] = start = 0
+    for at in range(cells.starts.size - 1):
+        a = cells.first + at
         n_steps = 0
-        for r in range(row_starts[at], row_starts[at + 1]):
+        for r in range(row_starts[a], row_starts[a + 1]):
             i = row_groups[r]
             times = counts[i]
             if same_venue:
@@ -77,7 +86,7 @@ def count_cells(
                 row[n] = b
                 n += np.uint64(tally[b] > 0)
         else:  # a sparse row: only what was met; minus marks what is in the row already
-            for r in range(row_starts[at], row_starts[at + 1]):
+            for r in range(row_starts[a], row_starts[a + 1]):
                 for j in range(row_groups[r], ends[row_groups[r]]):
                     b = np.uint32(venues[j])
                     if tally[b] > 0:
@@ -87,18 +96,23 @@ def count_cells(
             sort_range(row, np.int64(0), np.int64(n))
         for cell in range(n):
             b = np.uint32(row[cell])
-            partners[start + cell] = b
-            observed[start + cell] = abs(tally[b])
+            cells.partners[start + cell] = b
+            cells.observed[start + cell] = abs(tally[b])
             tally[b] = 0
         start += n
-        cell_starts[at + 1] = start
+        cells.starts[at + 1] = start
+    return start
 
 
 @kernel
-def add_shuffle(
-    row_starts, row_groups, venues, counts, ends, same_venue, tally, cell_starts, partners, observed, sums, squares
-):
-    """Add up by how much the pair counts of one shuffle exceed those observed, and the squares of that."""
+def add_shuffle(groups, cells, same_venue, tally, totals):
+    """Add up by how much the pair counts of one shuffle exceed those observed, and the squares of that.
+
+    ``tally`` (venues) is 0 before and after. ``totals`` are both sums, (cells) each.
+    """
+    row_starts, row_groups, venues = groups.row_starts, groups.row_groups, groups.venues
+    counts, ends = groups.counts, groups.ends
+    sums, squares = totals
     n_venues = row_starts.size - 1
     for a in range(n_venues):
         n_steps = 0
@@ -110,8 +124,8 @@ def add_shuffle(
             for j in range(i + 1, ends[i]):
                 tally[np.uint32(venues[j])] += times * counts[j]
             n_steps += ends[i] - i
-        for cell in range(cell_starts[a], cell_starts[a + 1]):
-            excess = np.int64(tally[np.uint32(partners[cell])]) - np.int64(observed[cell])
+        for cell in range(cells.starts[a], cells.starts[a + 1]):
+            excess = np.int64(tally[np.uint32(cells.partners[cell])]) - np.int64(cells.observed[cell])
             sums[cell] += excess
             squares[cell] += excess * excess
         if 8 * n_steps > n_venues:

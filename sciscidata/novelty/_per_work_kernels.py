@@ -1,10 +1,8 @@
 """Compiled loops from the values of venue pairs to the works that hold them, for all three measures.
 
-Groups and cells are those of ``_pair_kernels.py``. An entry is a pair of groups (i <= j) of one work. The entries of
-group i lie end to end from ``entry_starts[i]`` on. A table of venue pairs is (starts, partners, counts). Pairs (a, b)
-with a <= b lie row by row, in any order inside a row. So rows are compared through a dense array of one place per
-venue. All sums are of whole numbers, except a work's difficulties, which are sorted first. So no result depends on how
-venues are numbered.
+Groups, cells and entries are those of ``shapes.py``. A table is Cells of all venues. Pairs (a, b) with a <= b lie row
+by row, in any order inside a row. So rows are compared through a dense array of one place per venue. All sums are of
+whole numbers, except a work's difficulties, which are sorted first. So no result depends on how venues are numbered.
 """
 
 # pyright: basic
@@ -15,12 +13,14 @@ import math
 import numpy as np
 
 from sciscidata._kernels.compile import helper, kernel
+from sciscidata.novelty.config import LOW_QUANTILE
+from sciscidata.novelty.shapes import Cells, History
 
 
 @kernel
 def commonness_of_cells(table, ordered):
     """Return N_ab N / (N_a N_b) of every cell; with ``ordered``, every pair counts as (a, b) and as (b, a)."""
-    starts, partners, counts = table
+    starts, partners, counts, _ = table
     marginals = np.zeros(starts.size - 1, np.int64)
     total = 0
     for a in range(starts.size - 1):
@@ -42,11 +42,8 @@ def commonness_of_cells(table, ordered):
 
 @kernel
 def join_history(table, place, since, history):
-    """Find the cells that were not joined in a year from place ``since`` on; return them, and the new history.
-
-    ``history`` is (starts, partners, places): every pair that ever occurred, and the place of its last year.
-    """
-    starts, partners, _ = table
+    """Find the cells that were not joined in a year from place ``since`` on; return them, and the new History."""
+    starts, partners = table.starts, table.partners
     old_starts, old_partners, old_places = history
     n_venues = starts.size - 1
     is_new = np.empty(partners.size, np.bool_)
@@ -72,13 +69,13 @@ def join_history(table, place, since, history):
             last[new_partners[i]] = -1
         new_starts[a + 1] = n
     # Copies, because a view would keep what is beyond it alive.
-    return is_new, (new_starts, new_partners[:n].copy(), new_places[:n].copy())
+    return is_new, History(new_starts, new_partners[:n].copy(), new_places[:n].copy())
 
 
 @kernel
 def drop_venues(table, kept, wanted):
     """Unmark the cells of which a venue is not kept."""
-    starts, partners, _ = table
+    starts, partners = table.starts, table.partners
     for a in range(starts.size - 1):
         for cell in range(starts[a], starts[a + 1]):
             wanted[cell] &= kept[a] and kept[partners[cell]]
@@ -87,8 +84,8 @@ def drop_venues(table, kept, wanted):
 @kernel
 def add_reuses(table, wanted, later, reuses):
     """Add, for the marked cells, how often the same pairs stand in another table."""
-    starts, partners, _ = table
-    later_starts, later_partners, later_counts = later
+    starts, partners = table.starts, table.partners
+    later_starts, later_partners, later_counts, _ = later
     dense = np.zeros(starts.size - 1, np.int64)
     for a in range(starts.size - 1):
         if not wanted[starts[a] : starts[a + 1]].any():
@@ -105,32 +102,32 @@ def add_reuses(table, wanted, later, reuses):
 @kernel
 def add_tables(one, other):
     """Return the table of the sums of two."""
-    starts = np.zeros(one[0].size, np.int64)
-    partners = np.empty(one[1].size + other[1].size, np.int32)
+    starts = np.zeros(one.starts.size, np.int64)
+    partners = np.empty(one.partners.size + other.partners.size, np.int32)
     counts = np.empty(partners.size, np.int32)
     dense = np.zeros(starts.size - 1, np.int64)
     n = 0
     for a in range(starts.size - 1):
-        for i in range(one[0][a], one[0][a + 1]):
-            dense[one[1][i]] = one[2][i]
-            partners[n] = one[1][i]
+        for i in range(one.starts[a], one.starts[a + 1]):
+            dense[one.partners[i]] = one.observed[i]
+            partners[n] = one.partners[i]
             n += 1
-        for i in range(other[0][a], other[0][a + 1]):
-            if dense[other[1][i]] == 0:
-                partners[n] = other[1][i]
+        for i in range(other.starts[a], other.starts[a + 1]):
+            if dense[other.partners[i]] == 0:
+                partners[n] = other.partners[i]
                 n += 1
-            dense[other[1][i]] += other[2][i]
+            dense[other.partners[i]] += other.observed[i]
         for i in range(starts[a], n):
             counts[i] = dense[partners[i]]
             dense[partners[i]] = 0
         starts[a + 1] = n
-    return starts, partners[:n].copy(), counts[:n].copy()
+    return Cells(starts, partners[:n].copy(), counts[:n].copy(), one.first)
 
 
 @kernel
 def symmetric(table):
     """Return the table with every pair of different venues in both of its rows."""
-    starts, partners, counts = table
+    starts, partners, counts, _ = table
     ends = np.zeros(starts.size, np.int64)
     for a in range(starts.size - 1):
         ends[a + 1] += starts[a + 1] - starts[a]
@@ -148,13 +145,13 @@ def symmetric(table):
             both[cursor[b]], twice[cursor[b]] = a, counts[i]
             cursor[a] += 1
             cursor[b] += 1
-    return ends, both, twice
+    return Cells(ends, both, twice, table.first)
 
 
 @kernel
 def squared_norms(profiles):
     """Return the sum of squares of every row."""
-    starts, _, counts = profiles
+    starts, counts = profiles.starts, profiles.observed
     result = np.zeros(starts.size - 1, np.int64)
     for a in range(starts.size - 1):
         for i in range(starts[a], starts[a + 1]):
@@ -163,10 +160,14 @@ def squared_norms(profiles):
 
 
 @kernel
-def difficulties(table, wanted, profiles, norms, first, last, result):
-    """Write 1 - cosine of the two venues' profiles for the marked cells of rows ``first`` .. ``last - 1``."""
-    starts, partners, _ = table
-    profile_starts, others, counts = profiles
+def difficulties(table, wanted, profiles, norms, rows, result):
+    """Write 1 - cosine of the two venues' profiles for the marked cells of ``rows`` (first, end).
+
+    ``wanted`` and ``result`` are (cells), ``norms`` are (venues): the squared lengths of the profiles.
+    """
+    first, last = rows
+    starts, partners = table.starts, table.partners
+    profile_starts, others, counts, _ = profiles
     dense = np.zeros(starts.size - 1, np.int64)
     for a in range(first, last):
         if not wanted[starts[a] : starts[a + 1]].any():
@@ -188,8 +189,9 @@ def difficulties(table, wanted, profiles, norms, first, last, result):
 @kernel
 def sum_over_works(groups, table, difficulty, n_new, novelty):
     """Write, for works of two venues or more, how many of their pairs have a difficulty, and the sum."""
-    offsets, venues, ends, row_starts, row_groups = groups
-    starts, partners, _ = table
+    offsets, venues, ends = groups.offsets, groups.venues, groups.ends
+    row_starts, row_groups = groups.row_starts, groups.row_groups
+    starts, partners = table.starts, table.partners
     n_works = offsets.size - 1
     work_of = np.empty(venues.size, np.int32)
     for work in range(n_works):
@@ -233,17 +235,23 @@ def sum_over_works(groups, table, difficulty, n_new, novelty):
 
 
 @kernel
-def hand_out(row_starts, row_groups, venues, ends, entry_starts, cell_starts, partners, values, row, entries):
-    """Hand the value of every cell to the entries of the works that hold it; NaN where a pair has no cell."""
-    for a in range(row_starts.size - 1):
-        first, last = np.uint64(cell_starts[a]), np.uint64(cell_starts[a + 1])
+def hand_out(groups, cells, values, row, entries):
+    """Hand the value of every cell to the entries of the works that hold it; NaN where a pair has no cell.
+
+    ``values`` are (cells). ``row`` (venues) is NaN before and after.
+    """
+    row_starts, row_groups, venues, ends = groups.row_starts, groups.row_groups, groups.venues, groups.ends
+    partners = cells.partners
+    for at in range(cells.starts.size - 1):
+        a = cells.first + at
+        first, last = np.uint64(cells.starts[at]), np.uint64(cells.starts[at + 1])
         for cell in range(first, last):
             row[np.uint32(partners[cell])] = values[cell]
         for r in range(row_starts[a], row_starts[a + 1]):
             i = row_groups[r]
-            entry = np.uint64(entry_starts[i])
+            entry = np.uint64(entries.starts[i])
             for j in range(np.uint64(i), np.uint64(ends[i])):
-                entries[entry] = row[np.uint32(venues[j])]
+                entries.values[entry] = row[np.uint32(venues[j])]
                 entry += np.uint64(1)
         for cell in range(first, last):
             row[np.uint32(partners[cell])] = np.nan
@@ -281,16 +289,20 @@ def _select(values, low, high, k):
 
 
 @kernel
-def work_quantiles(group_offsets, counts, entry_starts, entries, low_share, n_pairs, low, median, unique, values):
-    """Write, per work, how many pairs have a value, and NumPy's linear quantile ``low_share`` and median, or NaN."""
+def work_quantiles(groups, entries, unique, written, values):
+    """Write, per work, how many pairs have a value, and NumPy's linear LOW_QUANTILE and median, or NaN.
+
+    ``values`` is scratch: as many as the most pairs of a work. ``unique``: a pair of venues counts once.
+    """
+    counts = groups.counts
     one = np.uint64(1)
-    for work in range(group_offsets.size - 1):
-        begin, end = np.uint64(group_offsets[work]), np.uint64(group_offsets[work + 1])
+    for work in range(groups.offsets.size - 1):
+        begin, end = np.uint64(groups.offsets[work]), np.uint64(groups.offsets[work + 1])
         n = np.uint64(0)
         for i in range(begin, end):
-            entry = np.uint64(entry_starts[i])
+            entry = np.uint64(entries.starts[i])
             for j in range(i, end):
-                z = entries[entry]
+                z = entries.values[entry]
                 entry += one
                 if z == z:
                     times = counts[i] * (counts[i] - 1) // 2 if i == j else counts[i] * counts[j]
@@ -298,7 +310,7 @@ def work_quantiles(group_offsets, counts, entry_starts, entries, low_share, n_pa
                     for _ in range(times):
                         values[n] = z
                         n += one
-        n_pairs[work] = n
+        written.n_pairs[work] = n
         high, share, quantile = n, 0.5, np.nan
         for turn in range(2):  # one call of _select, which would otherwise be compiled twice
             if n:
@@ -315,6 +327,6 @@ def work_quantiles(group_offsets, counts, entry_starts, entries, low_share, n_pa
                     gap = above_it - quantile
                     quantile = above_it - gap * (1 - t) if t >= 0.5 else quantile + gap * t
             if turn == 0:
-                median[work] = quantile
-                high, share = (n - one) // np.uint64(2) + one, low_share  # where the median has put the lower half
-        low[work] = quantile
+                written.median[work] = quantile
+                high, share = (n - one) // np.uint64(2) + one, LOW_QUANTILE  # where the median has put the lower half
+        written.low[work] = quantile

@@ -28,6 +28,7 @@ from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
+from sciscidata.novelty.shapes import Cells, Groups
 from sciscidata.novelty.year_tasks import take_years
 from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.records.ids import ORIGINAL_ID
@@ -47,7 +48,7 @@ _PARTS: Final = 64  # more than a year in each, for tables with strange years; n
 _SCORES: Final = ("novelty_score", "conventionality_score")
 
 Score: TypeAlias = Literal["sigmoid", "rank"]
-LookAtPairs: TypeAlias = Callable[[slice, pairs.Groups, pairs.Cells, Float64Array], None]
+LookAtPairs: TypeAlias = Callable[[slice, Groups, Cells, Float64Array], None]
 
 
 def compute_atypicality(
@@ -309,8 +310,8 @@ class YearScorer:
     ) -> None:
         """Go from slots to venue pairs, to their z, and back to the works."""
         config, background = self.config, self.background
-        given = (self.graph, self.venues, self.year_of, j, config.max_references, self.left_out)
-        slots = pairs.year_slots(*given, venue_required=config.venue_required)
+        lists = self.graph, self.venues, self.year_of
+        slots = pairs.year_slots(*lists, j, config.max_references, self.left_out, venue_required=config.venue_required)
         groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
         if not groups.n_pairs.any():
             return
@@ -318,7 +319,7 @@ class YearScorer:
         year, n_threads = int(self.graph.years[j]), self.n_threads if pairs.is_large(self.graph, j) else 1
         of_null_model = pair_moments(slots, year, config, n_threads) if background is None else None
 
-        def z_of(rows: tuple[int, int] | None) -> tuple[pairs.Cells, Float64Array]:
+        def z_of(rows: tuple[int, int] | None) -> tuple[Cells, Float64Array]:
             cells = pairs.observe(groups, same_venue_pairs=config.same_venue_pairs, rows=rows)
             if of_null_model is not None:
                 observed, (mean, deviation) = cells.observed, of_null_model(cells)
@@ -331,7 +332,7 @@ class YearScorer:
                 deviation = np.nan_to_num(deviation)
             with np.errstate(divide="ignore", invalid="ignore"):
                 z = (observed - mean) / deviation
-            return replace(cells, observed=cells.observed[:0].copy()), z
+            return cells._replace(observed=cells.observed[:0].copy()), z
 
         # Shuffles and what looks at all pairs need them together.
         in_parts = concentration is not None and look_at is None
@@ -348,8 +349,8 @@ class YearScorer:
         n_pairs, *quantiles = columns
         undefined = n_pairs < config.min_pairs
         if config.undefined_pairs != "drop":
-            given = {"same_venue_pairs": config.same_venue_pairs, "unique_pairs": config.unique_pairs}
-            undefined |= n_pairs < pairs.pairs_per_work(groups, **given)
+            which = {"same_venue_pairs": config.same_venue_pairs, "unique_pairs": config.unique_pairs}
+            undefined |= n_pairs < pairs.pairs_per_work(groups.offsets, groups.counts, **which)
         for quantile in quantiles:
             quantile[undefined | np.isinf(quantile)] = np.nan
 

@@ -124,8 +124,7 @@ def _score(graph: CitationGraph, venues: Int32Array, config: CommonnessConfig, n
         if slots.venues.size:
             groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
             cells = pairs.observe(groups, same_venue_pairs=config.same_venue_pairs)
-            table = (cells.starts, cells.partners, cells.observed)
-            commonness = commonness_of_cells(table, config.counting == "ordered")
+            commonness = commonness_of_cells(cells, config.counting == "ordered")
             pairs.write_quantiles(groups, [(cells, commonness)], (n_pairs[rows], p10[rows], median[rows]))
 
     pairs.score_years(graph, score, "commonness", n_threads)

@@ -20,8 +20,9 @@ from sciscidata.label_thresholds import (
 )
 from sciscidata.novelty.atypicality import YearScorer, score_atypicality
 from sciscidata.novelty.background import Background, read_background
-from sciscidata.novelty.config import LOW_QUANTILE, NoveltyConfig
-from sciscidata.novelty.venue_pairs import Cells, Groups, defer_scores, hand_out, require_corpus, score_years
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.shapes import Cells, Groups
+from sciscidata.novelty.venue_pairs import defer_scores, hand_out, require_corpus, score_years
 from sciscidata.options.checks import check_threads, check_value, checked_config
 from sciscidata.schemas import ATYPICALITY
 
@@ -142,10 +143,8 @@ def score_novelty_confidence(
     if rule.novelty_rule == "uzzi":
         scored = score_atypicality(graph, venues, config, background=background, n_threads=n_threads)
         cut = find_conventionality_cut(scored.lazy(), rule)
-    rules = (
-        *(LOW_QUANTILE, config.unique_pairs, config.min_pairs, rule.novelty_rule == "uzzi"),
-        *(float(rule.novelty_margin), float(rule.uzzi_tail_max), 0.0 if cut is None else cut),
-    )
+    limits = float(rule.novelty_margin), float(rule.uzzi_tail_max), 0.0 if cut is None else cut
+    rules = kernels.Rules(config.unique_pairs, config.min_pairs, rule.novelty_rule == "uzzi", *limits)
     n, key = graph.n_dated, stream_key(seed, "novelty/label confidence")
     n_refs, half_refs, half_label = np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int8)
     chances, half_chance = np.zeros((n, 3)), np.zeros(n)
@@ -153,8 +152,8 @@ def score_novelty_confidence(
 
     def look_at(at: slice, groups: Groups, cells: Cells, z: Float64Array) -> None:
         keys = draw(key, graph.work_ids[at])
-        found = n_refs[at], chances[at], half_refs[at], half_label[at], half_chance[at]
-        kernels.redraw_works(groups.offsets, groups.counts, *hand_out(groups, [(cells, z)]), keys, rules, *found)
+        redrawn = kernels.Redrawn(n_refs[at], chances[at], half_refs[at], half_label[at], half_chance[at])
+        kernels.redraw_works(groups, hand_out(groups, [(cells, z)]), keys, rules, redrawn)
 
     def score_year(j: int) -> None:
         years[j] = scorer.score(j, look_at)
@@ -191,19 +190,19 @@ def _shrink(
     of_ten = _find_weight(said, _shares(half_label, half_sizes)[np.arange(said.size), half_label], half_sizes)
     weight = _weigh(sizes, of_ten)[:, None]
     known = own >= 0
-    found = np.zeros_like(chances)
-    found[known] = weight[known] * chances[known] + (1 - weight[known]) * _shares(own[known], sizes[known])
-    return found
+    mixed = np.zeros_like(chances)
+    mixed[known] = weight[known] * chances[known] + (1 - weight[known]) * _shares(own[known], sizes[known])
+    return mixed
 
 
 def _shares(labels: Int64Array, sizes: Int64Array) -> Float64Array:
     """Return for each list the shares of the labels among those with about as many references."""
     kind = np.searchsorted(_LARGEST, sizes)
-    found = np.empty((labels.size, 3))
+    shares = np.empty((labels.size, 3))
     for k in range(_LARGEST.size + 1):
         some = labels[kind == k] if np.count_nonzero(kind == k) >= _FEWEST_WORKS else labels
-        found[kind == k] = np.bincount(some, minlength=3) / max(some.size, 1)
-    return found
+        shares[kind == k] = np.bincount(some, minlength=3) / max(some.size, 1)
+    return shares
 
 
 def _weigh(sizes: Int64Array, of_ten: float) -> Float64Array:

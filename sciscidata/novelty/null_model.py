@@ -21,9 +21,11 @@ import numpy as np
 
 from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import run_all
-from sciscidata.novelty.venue_pairs import Cells, Slots, group, rows_of, tally_for
+from sciscidata.novelty.shapes import Cells, Slots
+from sciscidata.novelty.venue_pairs import group, tally_for, with_rows_of
 
 if TYPE_CHECKING:
+    from sciscidata.novelty._moment_kernels import Strata, Sums
     from sciscidata.novelty.config import NoveltyConfig
 
 Moments: TypeAlias = Callable[[Cells], tuple[Float64Array, Float64Array]]
@@ -53,8 +55,8 @@ def venue_concentration(slots: Slots) -> float:
     same, n_slots = 0.0, 0
     for first, last in pairwise(slots.stratum_starts.tolist()):
         if last - first > 1:
-            held = np.bincount(slots.venues[slots.by_stratum[first:last]]).astype(np.int64)
-            same += int((held * (held - 1)).sum()) / (last - first - 1)
+            n_each = np.bincount(slots.venues[slots.by_stratum[first:last]]).astype(np.int64)
+            same += int((n_each * (n_each - 1)).sum()) / (last - first - 1)
             n_slots += last - first
     return same / n_slots if n_slots else 0.0
 
@@ -88,8 +90,8 @@ def permutation_moments(
     for n in range(config.n_shuffles):
         dealt = shuffled(slots, year, config.seed, n)
         groups = group(slots.offsets, dealt, slots.n_venues, unique_venues=config.unique_venues)
-        given = (*rows_of(cells, groups), groups.venues, groups.counts, groups.ends, config.same_venue_pairs)
-        kernels.add_shuffle(*given, tally_for(groups), cells.starts, cells.partners, cells.observed, sums, squares)
+        tally = tally_for(groups)
+        kernels.add_shuffle(with_rows_of(cells, groups), cells, config.same_venue_pairs, tally, (sums, squares))
     n = config.n_shuffles
     spread = n * squares - sums * sums
     mean = (n * cells.observed.astype(np.int64) + sums) / n
@@ -104,8 +106,7 @@ def shuffled(slots: Slots, year: int, seed: int, n: int) -> Int32Array:
     per_shuffle = draw(stream_key(seed, "novelty/shuffle"), np.array([n]))
     key = draw(per_shuffle, np.array([year + _YEAR_ZERO]))[0]
     dealt = np.empty_like(slots.venues)
-    strata_numbers = slots.strata_years + _YEAR_ZERO
-    kernels.shuffle_cells(key, strata_numbers, slots.stratum_starts, slots.by_stratum, slots.venues, dealt)
+    kernels.shuffle_cells(key, slots.strata_years + _YEAR_ZERO, slots, dealt)
     return dealt
 
 
@@ -117,18 +118,18 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
     size = np.diff(starts).astype(np.float64)
     n, n_venues = size.size, slots.n_venues
     two, three = np.zeros((n, n)), np.zeros((n, n, n))
-    kernels.add_co_occurrence(slots.offsets, slots.strata, np.zeros(n), np.empty(n, np.int32), two, three)
+    kernels.add_co_occurrence(slots, two, three)
     two = np.maximum(two, two.T)  # whole numbers in one corner, zeros elsewhere
     three = reduce(np.maximum, (three.transpose(order) for order in permutations(range(3))))
-    held = np.bincount(slots.venues.astype(np.int64) * n + slots.strata, minlength=n_venues * n)
-    shares = held.reshape(n_venues, n) / size
-    del held
+    in_strata = np.bincount(slots.venues.astype(np.int64) * n + slots.strata, minlength=n_venues * n)
+    shares = in_strata.reshape(n_venues, n) / size
+    del in_strata
     own = np.diag(two) - size  # ordered pairs of slots of one work within a stratum
     pairs = two - np.diag(size)
     expected = pairs.copy()
     np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
     weights, within = _quadratic_weights(pairs, two, three, size)
-    within_parts = np.stack([own, within], axis=1)
+    strata = kernels.Strata(size, two, three, expected, weights, np.stack([own, within], axis=1))
     # Sums by cumsum and bincount go from the first to the last, on every machine.
     margin = weights.cumsum(axis=1)[:, -1]
     n_holders = np.count_nonzero(shares, axis=0)
@@ -141,58 +142,50 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
         """Fill the tables of some venues."""
         rows = slice(first, min(first + step, n_venues))
         x, table = shares[rows], of_partner[rows]
-        sums: Float64Array = np.zeros((3, *x.shape))
-        means, joint, own_parts = sums
-        scratch = np.empty((2, n)), np.empty(n, np.int64)
-        given = (x, size, two, three, expected, weights)
-        kernels.add_sums_over_strata(*given, *scratch, means, joint, parts[rows], own_parts)
+        zeros: Float64Array = np.zeros((3, *x.shape))
+        means, joint, own_parts = zeros
+        sums = kernels.Sums(means, joint, parts[rows], own_parts)
+        kernels.add_sums_over_strata(x, strata, sums)
         table[:, :, 0], table[:, :, 1] = means, parts[rows] + joint
         table[:, :, 2], table[:, :, 3] = x * np.sqrt(parts[rows]), x * np.sqrt(margin)
-        held = np.nonzero(x)
+        there = np.nonzero(x)
         places = slice(begins[rows.start], begins[rows.stop])
-        support[places] = held[1]
-        of_row[places] = table[held]
-        of_row[places, 0] = x = x[held]
-        of_row[places, 1] = x * (1 - x)
-        own_tables = size[held[1]], x, means[held], joint[held], np.diag(weights)[held[1]], own_parts[held]
-        of_one[:, rows] = _moments_of_one(held[0], *own_tables, within_parts[held[1]])
+        support[places] = there[1]
+        of_row[places] = table[there]
+        of_row[places, 0] = some = x[there]
+        of_row[places, 1] = some * (1 - some)
+        of_one[:, rows] = _moments_of_one(there, x, strata, sums)
         # Three or more venues hold each of its strata, so no pair fills one.
-        is_sure[rows] = np.bincount(held[0], n_holders[held[1]] <= 2, minlength=means.shape[0]) == 0
+        is_sure[rows] = np.bincount(there[0], n_holders[there[1]] <= 2, minlength=means.shape[0]) == 0
 
     step = max(1, _NUMBERS_AT_ONCE // n)
     run_all(fill, range(0, n_venues, step), n_threads)
-    total = margin.cumsum()[-1]
+    tables = kernels.Shortcut(of_partner, of_row, support, begins, parts, is_sure, margin.cumsum()[-1])
 
     def moments(cells: Cells) -> tuple[Float64Array, Float64Array]:
         mean, deviation = np.empty((2, cells.observed.size))
-        place = (cells.starts, cells.partners, cells.first)
-        given = (of_partner, of_row, support, begins, parts, is_sure, total, cells.starts[:-1].copy())
-        kernels.moments_of_cells(*place, *given, mean, deviation)
+        kernels.moments_of_cells(cells, tables, mean, deviation)
         firsts = cells.starts[:-1][np.diff(cells.starts) > 0]  # partners ascend, so that of a venue itself comes first
         venues = cells.first + np.flatnonzero(np.diff(cells.starts))
         is_own = cells.partners[firsts] == venues
         mean[firsts[is_own]], deviation[firsts[is_own]] = of_one[:, venues[is_own]]
-        kernels.settle_doubts(*place, shares, size, two, three, weights, parts, within_parts, deviation)
+        kernels.settle_doubts(cells, strata, shares, parts, deviation)
         return mean, deviation
 
     return moments
 
 
 def _moments_of_one(
-    venues: Int64Array,
-    size: Float64Array,
-    x: Float64Array,
-    means: Float64Array,
-    joint: Float64Array,
-    own_weights: Float64Array,
-    own_parts: Float64Array,
-    within: Float64Array,
+    there: tuple[Int64Array, ...], shares: Float64Array, strata: Strata, sums: Sums
 ) -> tuple[Float64Array, Float64Array]:
     """Return mean and deviation of how often two slots of one work hold the same venue, from the venue's strata.
 
-    ``venues`` ascend, one for each share ``x``.
+    ``there`` are venues, ascending, and strata of each share above 0.
     """
-    own, squared = within.T
+    venues, of = there
+    x, size, (own, squared) = shares[there], strata.sizes[of], strata.within[of].T
+    own_weights = np.diag(strata.weights)[of]
+    means, joint, own_parts = sums.means[there], sums.joint[there], sums.own_parts[there]
     variance = x * (1 - x)
     m = np.floor(x * size + 0.5)
     inside = np.where(size > 1, m * (m - 1) / (size * np.maximum(size - 1, 1)), 0)

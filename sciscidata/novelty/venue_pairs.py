@@ -1,16 +1,10 @@
-"""The venue pairs in the reference lists of one citing year, and what the measures over them share.
-
-A slot is a reference whose cited work has a year and a venue. Slots of one cited year are a stratum. The distinct
-venues of a work are its groups. A cell is a pair of venues that some work of the year holds.
-"""
+"""The venue pairs in the reference lists of one citing year, and what measures over them share: see ``shapes.py``."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +18,7 @@ from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import CitationGraph, build_graph
-from sciscidata.novelty.config import LOW_QUANTILE
+from sciscidata.novelty.shapes import Cells, Entries, Groups, Quantiles, References, Slots
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.terminal.progress import progress_bar
@@ -35,61 +29,6 @@ _NAME_VENUES: Final = "Name their column: from_tables(..., venue=...), or set so
 _ROWS_AT_ONCE: Final = 1 << 20
 _PAIRS_AT_ONCE: Final = 1 << 26
 _LARGE_YEAR: Final = 1 << 24  # references of a year that is scored alone, so that memory holds its pairs
-
-
-@dataclass(frozen=True, eq=False)
-class Slots:
-    """The slots of one citing year by work, and their order by stratum; years, strata and venues have local numbers."""
-
-    offsets: Int64Array
-    strata: AnyArray
-    venues: Int32Array
-    n_venues: int
-    stratum_starts: Int64Array
-    by_stratum: Int32Array
-    strata_years: Int64Array
-    venue_numbers: Int32Array  # of the graph, by local number
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """The distinct venues of every work with their multiplicities, and the same by venue."""
-
-    offsets: Int64Array
-    venues: Int32Array
-    counts: Int32Array
-    ends: Int64Array
-    by_venue: tuple[Int64Array, Int32Array]
-
-    @cached_property
-    def n_pairs(self) -> Int64Array:
-        """How many pairs the references of each work form."""
-        return pairs_per_work(self)
-
-    def of_works(self, first: int, last: int) -> Groups:
-        """Return those of the works ``first`` .. ``last - 1``."""
-        if last - first == self.offsets.size - 1:
-            return self
-        begin, end = int(self.offsets[first]), int(self.offsets[last])
-        venues, n_venues = self.venues[begin:end], self.by_venue[0].size - 1
-        offsets, ends = self.offsets[first : last + 1] - begin, self.ends[begin:end] - begin
-        return Groups(offsets, venues, self.counts[begin:end], ends, _sorted_by(venues, n_venues))
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """The venue pairs of one citing year, row by row, and how often; int32, or int64 if need be."""
-
-    starts: Int64Array
-    partners: Int32Array
-    observed: AnyArray
-    first: int = 0  # venue of the first row
-
-    def venues(self, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """Return the venues of every pair under other numbers, the lower one first."""
-        rows = numbers[np.repeat(self.first + np.arange(self.starts.size - 1), np.diff(self.starts))]
-        partners = numbers[self.partners]
-        return np.minimum(rows, partners), np.maximum(rows, partners)
 
 
 def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
@@ -151,15 +90,15 @@ def year_slots(
     offsets = np.empty(last - first + 1, np.int64)
     cited, venues_of_slots = np.empty((2, n_references), np.int32)
     limit = n_references if max_references is None else max_references
-    given = (first, last, graph.ref_offsets, graph.refs, venues, year_of, limit)
-    n = kernels.collect_slots(*given, offsets, cited, venues_of_slots, left_out)
+    lists = References(graph.ref_offsets, graph.refs, venues, year_of)
+    n = kernels.collect_slots((first, last), lists, limit, (offsets, cited, venues_of_slots), left_out)
     cited, venues_of_slots = cited[:n], venues_of_slots[:n]
     if venue_required:
         left_out[first:last] |= venues[first:last] < 0
         offsets, kept = of_works(offsets, ~left_out[first:last])
         cited, venues_of_slots = cited[kept], venues_of_slots[kept]
     slots = lay_out(offsets, cited, venues_of_slots)
-    return replace(slots, strata_years=graph.years[slots.strata_years].astype(np.int64))
+    return slots._replace(strata_years=graph.years[slots.strata_years].astype(np.int64))
 
 
 def of_works(offsets: Int64Array, wanted: BoolArray) -> tuple[Int64Array, BoolArray]:
@@ -202,8 +141,18 @@ def group(offsets: Int64Array, venues: Int32Array, n_venues: int, *, unique_venu
     if unique_venues:
         counts[:] = 1
     group_offsets = np.concatenate([[0], np.cumsum(sizes)])
-    ends = np.repeat(group_offsets[1:], sizes)
-    return Groups(group_offsets, venues, counts, ends, _sorted_by(venues, n_venues))
+    ends, n_pairs = np.repeat(group_offsets[1:], sizes), pairs_per_work(group_offsets, counts)
+    return Groups(group_offsets, venues, counts, ends, n_pairs, *_sorted_by(venues, n_venues))
+
+
+def groups_of(groups: Groups, first: int, last: int) -> Groups:
+    """Return the groups of the works ``first`` .. ``last - 1``."""
+    if last - first == groups.offsets.size - 1:
+        return groups
+    begin, end = int(groups.offsets[first]), int(groups.offsets[last])
+    venues, offsets = groups.venues[begin:end], groups.offsets[first : last + 1] - begin
+    of_groups = venues, groups.counts[begin:end], groups.ends[begin:end] - begin
+    return Groups(offsets, *of_groups, groups.n_pairs[first:last], *_sorted_by(venues, groups.row_starts.size - 1))
 
 
 def tally_for(groups: Groups) -> AnyArray:
@@ -216,7 +165,7 @@ def tally_for(groups: Groups) -> AnyArray:
         (dtype('int32'), dtype('int64'))
     """
     most = int(groups.n_pairs.sum())
-    return np.zeros(groups.by_venue[0].size - 1, np.int32 if most < 2**31 else np.int64)
+    return np.zeros(groups.row_starts.size - 1, np.int32 if most < 2**31 else np.int64)
 
 
 def observe(groups: Groups, *, same_venue_pairs: bool = True, rows: tuple[int, int] | None = None) -> Cells:
@@ -225,15 +174,13 @@ def observe(groups: Groups, *, same_venue_pairs: bool = True, rows: tuple[int, i
 
     tally = tally_for(groups)
     first, last = rows or (0, tally.size)
-    row_starts, by_venue = groups.by_venue[0][first : last + 1], groups.by_venue[1]
-    of_rows = by_venue[row_starts[0] : row_starts[-1]]
+    of_rows = groups.row_groups[slice(*groups.row_starts[[first, last]])]
     n_entries = int((groups.ends[of_rows] - of_rows).sum())
     # Memory that is not written is not taken.
-    partners, observed = np.empty(n_entries, np.int32), np.empty(n_entries, tally.dtype)
-    given = (row_starts, by_venue, groups.venues, groups.counts, groups.ends, same_venue_pairs)
-    starts, row = np.empty(row_starts.size, np.int64), np.empty(tally.size + 1, np.int32)
-    kernels.count_cells(first, *given, tally, row, starts, partners, observed)
-    return Cells(starts, partners[: starts[-1]], observed[: starts[-1]], first)
+    starts, partners = np.empty(last - first + 1, np.int64), np.empty(n_entries, np.int32)
+    cells = Cells(starts, partners, np.empty(n_entries, tally.dtype), first)
+    n = kernels.count_cells(groups, same_venue_pairs, tally, cells)
+    return cells._replace(partners=partners[:n], observed=cells.observed[:n])
 
 
 def parts_of(n_entries: AnyArray) -> list[tuple[int, int]]:
@@ -250,27 +197,28 @@ def parts_of(n_entries: AnyArray) -> list[tuple[int, int]]:
 
 def parts_of_rows(groups: Groups) -> list[tuple[int, int]]:
     """Cut the rows of a year's cells into parts for ``observe``."""
-    starts, by_venue = groups.by_venue
-    return parts_of(np.diff(np.concatenate([[0], np.cumsum(groups.ends[by_venue] - by_venue)])[starts]))
+    n_entries = groups.ends[groups.row_groups] - groups.row_groups
+    return parts_of(np.diff(np.concatenate([[0], np.cumsum(n_entries)])[groups.row_starts]))
 
 
-def rows_of(cells: Cells, groups: Groups) -> tuple[Int64Array, Int32Array]:
-    """Return the groups by venue, without those of venues whose row has no cell, if that saves work."""
-    starts, order = groups.by_venue
+def with_rows_of(cells: Cells, groups: Groups) -> Groups:
+    """Return the groups, by venue without those of venues whose row has no cell, if that saves work."""
     needed = np.diff(cells.starts) > 0
     if 2 * np.count_nonzero(needed) > needed.size:
-        return starts, order
-    starts, kept = of_works(starts, needed)
-    return starts, order[kept]
+        return groups
+    starts, kept = of_works(groups.row_starts, needed)
+    return groups._replace(row_starts=starts, row_groups=groups.row_groups[kept])
 
 
-def pairs_per_work(groups: Groups, *, same_venue_pairs: bool = True, unique_pairs: bool = False) -> Int64Array:
+def pairs_per_work(
+    offsets: Int64Array, counts: AnyArray, *, same_venue_pairs: bool = True, unique_pairs: bool = False
+) -> Int64Array:
     """Return how many pairs the references of each work form, whether they have a z or not."""
 
     def total(values: AnyArray) -> Int64Array:
-        return np.diff(np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[groups.offsets])
+        return np.diff(np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[offsets])
 
-    counts = groups.counts.astype(np.int64)
+    counts = counts.astype(np.int64)
     same = np.minimum(counts - 1, 1) if unique_pairs else counts * (counts - 1) // 2
     times = np.ones_like(counts) if unique_pairs else counts
     across = (total(times) ** 2 - total(times * times)) // 2
@@ -351,19 +299,16 @@ def entry_starts(ends: Int64Array) -> tuple[Int64Array, int]:
     return np.cumsum(sizes) - sizes, int(sizes.sum())
 
 
-def hand_out(groups: Groups, valued: Sequence[tuple[Cells, Float64Array]]) -> tuple[Int64Array, Float64Array]:
-    """Return where the pairs of each group begin, and the value of each, NaN where a pair has no cell."""
+def hand_out(groups: Groups, valued: Sequence[tuple[Cells, Float64Array]]) -> Entries:
+    """Return the value of each pair of groups, NaN where a pair has no cell."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
     starts, n_entries = entry_starts(groups.ends)
-    entries = np.empty(n_entries)
-    row_starts, by_venue = groups.by_venue
-    row = np.full(row_starts.size - 1, np.nan)
+    entries = Entries(starts, np.empty(n_entries))
+    row = np.full(groups.row_starts.size - 1, np.nan)
     for cells, values in valued:
-        rows = row_starts[cells.first : cells.first + cells.starts.size]
-        place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
-        kernels.hand_out(rows, by_venue, *place, values, row, entries)
-    return starts, entries
+        kernels.hand_out(groups, cells, values, row, entries)
+    return entries
 
 
 def write_quantiles(
@@ -378,11 +323,9 @@ def write_quantiles(
     from sciscidata.novelty import _per_work_kernels as kernels
 
     def write(works: tuple[int, int]) -> None:
-        some = groups.of_works(*works)
-        starts, entries = hand_out(some, valued)
-        written = (column[slice(*works)] for column in results)
-        given = (some.offsets, some.counts, starts, entries, LOW_QUANTILE, *written, unique_pairs, np.empty(most))
-        kernels.work_quantiles(*given)
+        some = groups_of(groups, *works)
+        written = Quantiles(*(column[slice(*works)] for column in results))
+        kernels.work_quantiles(some, hand_out(some, valued), unique_pairs, written, np.empty(most))
 
     most = int(groups.n_pairs.max(initial=1))
     sizes = np.diff(groups.offsets)

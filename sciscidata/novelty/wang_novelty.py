@@ -28,6 +28,7 @@ from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.novelty import venue_pairs as pairs
+from sciscidata.novelty.shapes import Cells, Groups, History
 from sciscidata.options.checks import Configuration, PositiveInt, check_threads, checked_config
 from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import WANG_NOVELTY
@@ -80,9 +81,6 @@ class WangConfig(Configuration):
                 f"WangConfig.burn_in_years is {self.burn_in_years}, needs at least {longest}, as long as past_years "
                 f"and profile_years look back. Set burn_in_years={longest}, or look back less far."
             )
-
-
-PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, counts; see _per_work_kernels.py
 
 
 def compute_wang_novelty(
@@ -151,18 +149,20 @@ def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threa
     years = graph.years.astype(np.int64)
     n_venues = int(venues.max(initial=-1)) + 1
     n_new, novelty = np.zeros(graph.n_dated, np.int64), np.full(graph.n_dated, np.nan)
-    history = (np.zeros(n_venues + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
+    history = History(np.zeros(n_venues + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
     first_year, last_year = config.first_year, config.last_year
     with_pair: dict[int, int] = {}
     ends = graph.ref_offsets[graph.year_offsets]
 
     def read(j: int) -> _Year:
         slots = pairs.year_slots(graph, venues, year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
-        held = slots.venue_numbers[slots.venues]  # the graph's numbers: they hold across years
-        groups = pairs.group(slots.offsets, held, n_venues, unique_venues=True)
+        numbers = slots.venue_numbers[slots.venues]  # of the graph, the same in all years
+        groups = pairs.group(slots.offsets, numbers, n_venues, unique_venues=True)
         cells = pairs.observe(groups, same_venue_pairs=False)
-        table = (cells.starts, cells.partners.copy(), cells.observed.copy())  # without the room for what repeats
-        return _Year(table, groups, np.bincount(held, minlength=n_venues))
+        table = cells._replace(
+            partners=cells.partners.copy(), observed=cells.observed.copy()
+        )  # without the room for what repeats
+        return _Year(table, groups, np.bincount(numbers, minlength=n_venues))
 
     with (
         progress_bar("first-time pairs", float(ends[-1]), unit="references") as advance,
@@ -172,18 +172,17 @@ def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threa
             year = window[j]
             since = 0 if config.past_years is None else int(np.searchsorted(years, years[j] - config.past_years))
             is_new, history = kernels.join_history(year.table, j, since, history)
-            if year.table[1].size:
+            if year.table.partners.size:
                 with_pair[int(years[j])] = int(np.count_nonzero(np.diff(year.groups.offsets) > 1))
                 first_year = int(years[j]) if first_year is None else first_year
             since_profile = int(np.searchsorted(years, years[j] - config.profile_years))
             past = [window[i] for i in range(since_profile, j)]  # citations of a year without a pair count too
-            has_profiles = any(before.table[1].size for before in past)
+            has_profiles = any(before.table.partners.size for before in past)
             if has_profiles and first_year is not None and years[j] - first_year >= config.burn_in_years:
                 later = [window[i].table for i in sorted(window) if i > j]
                 difficulty = _difficulties(year.table, past, later, is_new, config, n_threads)
                 rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
-                groups = (year.groups.offsets, year.groups.venues, year.groups.ends, *year.groups.by_venue)
-                kernels.sum_over_works(groups, year.table, difficulty, n_new[rows], novelty[rows])
+                kernels.sum_over_works(year.groups, year.table, difficulty, n_new[rows], novelty[rows])
             advance(float(ends[j + 1] - ends[j]))
     last_year = find_last_year(with_pair) if last_year is None else last_year
     if last_year is not None:
@@ -199,28 +198,28 @@ def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threa
 class _Year:
     """The venue pairs of one year, how many works join each, and how often each venue is cited."""
 
-    table: PairTable
-    groups: pairs.Groups
+    table: Cells
+    groups: Groups
     citations: Int64Array
 
 
 def _windows(years: Int64Array, config: WangConfig, ahead: Iterator[_Year]) -> Iterator[tuple[int, dict[int, _Year]]]:
     """Yield each year's place with the years in reach of it, by place; read ``n_ahead`` more years meanwhile."""
-    held = enumerate(ahead)
+    numbered = enumerate(ahead)
     window: dict[int, _Year] = {}
     n_read = 0
     for j, year in enumerate(years.tolist()):
         first = int(np.searchsorted(years, year - config.profile_years))
         beyond = int(np.searchsorted(years, year + (config.reuse_years or 0), side="right"))
-        window = {i: one for i, one in window.items() if i >= first} | dict(islice(held, max(0, beyond - n_read)))
+        window = {i: one for i, one in window.items() if i >= first} | dict(islice(numbered, max(0, beyond - n_read)))
         n_read = max(n_read, beyond)
         yield j, window
 
 
 def _difficulties(
-    table: PairTable,
+    table: Cells,
     past: list[_Year],
-    later: list[PairTable],
+    later: list[Cells],
     is_new: BoolArray,
     config: WangConfig,
     n_threads: int,
@@ -228,7 +227,7 @@ def _difficulties(
     """Return the difficulty of every pair of a year that counts; NaN for the others. ``is_new`` is overwritten."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    profiles = kernels.symmetric(reduce(kernels.add_tables, (year.table for year in past if year.table[1].size)))
+    profiles = kernels.symmetric(reduce(kernels.add_tables, (year.table for year in past if year.table.partners.size)))
     norms = kernels.squared_norms(profiles)
     cited = np.sum([year.citations for year in past], axis=0)
     counts = np.sort(cited[cited > 0])
@@ -238,15 +237,15 @@ def _difficulties(
     kernels.drop_venues(table, (norms > 0) & (cited >= least), wanted)
     if config.reuse_years is not None:
         reuses = np.zeros(wanted.size, np.int64)
-        for pairs in later:
-            kernels.add_reuses(table, wanted, pairs, reuses)
+        for other in later:
+            kernels.add_reuses(table, wanted, other, reuses)
         wanted &= reuses >= config.min_reuses
     result = np.full(wanted.size, np.nan)
 
     def compare(block: tuple[int, int]) -> None:
-        kernels.difficulties(table, wanted, profiles, norms, *block, result)
+        kernels.difficulties(table, wanted, profiles, norms, block, result)
 
-    run_all(compare, _blocks(table[0], wanted, 8 * n_threads), n_threads)  # rows differ in length
+    run_all(compare, _blocks(table.starts, wanted, 8 * n_threads), n_threads)  # rows differ in length
     return result
 
 

@@ -105,8 +105,9 @@ def test_shrunk_chances_are_sums_over_a_beta_prior(n_i, n_j, n_k, cut):
     found, prior = np.empty((4, 1)), np.array([[0.4, 1.3]])
     given_ = [np.array([n]) for n in (n_i, n_j, n_k)]
     limits = cut.consolidating_max, cut.disruptive_min, cut.inclusive
-    scratch = *kernels.scratch_of(n_i + n_j, 0.5), *kernels.scratch_of_labels()
-    kernels.label_chances(*given_, np.zeros(1), np.zeros(1, np.int64), prior, True, *limits, *scratch, found)
+    works = kernels.Works(*given_, np.zeros(1), np.zeros(1, np.int64))
+    room = kernels.scratch_of(n_i + n_j, 0.5), kernels.scratch_of_labels()
+    kernels.label_chances(works, prior, True, kernels.Cuts(*limits), *room, found)
     assert found[1:, 0] == pytest.approx(oracle((n_i, n_j, n_k), cut, prior[0]), abs=1e-10)
 
 
@@ -246,7 +247,8 @@ def test_predictors_that_know_the_rates_stay_below_the_ceiling_in_300_worlds():
         cited = counts[:, :2].sum(axis=1) > 0
         known, drawn = np.empty((n, 3)), classify(*counts.T, DEFAULT)[cited]
         limits = DEFAULT.consolidating_max, DEFAULT.disruptive_min, True
-        kernels.chances_by_rate(rates, counts[:, 2], *limits, *kernels.scratch_of(rates.sum(axis=1).max(), 0.0), known)
+        scratch = kernels.scratch_of(rates.sum(axis=1).max(), 0.0)
+        kernels.chances_by_rate(rates, counts[:, 2], kernels.Cuts(*limits), scratch, known)
         known = known[cited]
         ceiling, rule = find_label_ceiling(scores(counts)), find_best_rule(known)
         is_right = known.argmax(axis=1) == drawn

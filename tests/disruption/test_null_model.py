@@ -151,7 +151,7 @@ def test_every_simple_outcome_of_a_cell_is_as_likely(cell, tries):
     n_mended = n_stuck = 0
     for key in keys:
         cited = observed.copy()
-        mended, stuck = kernels.deal_cell(key, observed, cited, starts, owners, row_of, tries)
+        mended, stuck = kernels.deal_cell(key, observed, kernels.Cell(cited, starts, owners, row_of), tries)
         n_mended, n_stuck = n_mended + mended, n_stuck + stuck
         counts[tuple(tuple(cited[a:b].tolist()) for a, b in itertools.pairwise(starts.tolist()))] += 1
     assert counts.keys() == expected

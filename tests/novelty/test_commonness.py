@@ -18,6 +18,7 @@ from sciscidata._kernels.portable_math import natural_log
 from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.novelty._per_work_kernels import commonness_of_cells
 from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness
+from sciscidata.novelty.shapes import Cells
 from sciscidata.novelty.venue_pairs import group, observe
 from sciscidata.schemas import COMMONNESS
 from tests.novelty import oracle
@@ -133,15 +134,15 @@ def test_a_year_that_comes_twice_with_other_works_changes_no_work_of_the_first()
 
 def test_counts_beyond_two_to_the_31_are_right():
     counts = np.array([2 * 10**9, 3 * 10**9, 10**9])  # (0, 0), (0, 1), (1, 1)
-    table = (np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), counts)
+    cells = Cells(np.array([0, 2, 3]), np.array([0, 1, 1], np.int32), counts)
     total, ends = 6.0, (5.0, 4.0)
     expected = [2 * total / 25, 3 * total / (ends[0] * ends[1]), total / 16]
-    assert commonness_of_cells(table, False).tolist() == pytest.approx(expected, rel=1e-15)
+    assert commonness_of_cells(cells, False).tolist() == pytest.approx(expected, rel=1e-15)
     n_works, length = 4_500, 1_000
     groups = group(np.arange(n_works + 1) * length, np.zeros(n_works * length, np.int32), 1)
     cells = observe(groups)
     assert cells.observed.tolist() == [n_works * 499_500]
-    assert commonness_of_cells((cells.starts, cells.partners, cells.observed), False).tolist() == [1.0]
+    assert commonness_of_cells(cells, False).tolist() == [1.0]
 
 
 def test_the_bits_of_the_scores_are_pinned():

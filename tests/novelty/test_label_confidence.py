@@ -19,6 +19,7 @@ from sciscidata.indicators import compute_novelty_confidence
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.label_confidence import _find_weight
+from sciscidata.novelty.shapes import Entries, Groups
 from sciscidata.novelty.venue_pairs import entry_starts
 from tests.disruption.test_label_confidence import calibration_error
 
@@ -35,10 +36,13 @@ def redraw(z: np.ndarray, counts: list[int], *, unique: bool = False, uzzi: bool
     starts, n = entry_starts(np.full(len(counts), len(counts)))
     entries = z[np.triu_indices(len(counts))]
     assert entries.size == n
-    rules = (0.1, unique, 1, uzzi, MARGIN, TAIL, CUT)
+    rules = _redraw_kernels.Rules(unique, 1, uzzi, MARGIN, TAIL, CUT)
+    nothing = np.empty(0, np.int64)
+    groups = Groups(offsets, nothing, np.array(counts, np.int32), nothing, nothing, nothing, nothing)
     chances = np.zeros((1, 3))
-    found = np.zeros(1, np.int32), chances, np.zeros(1, np.int32), np.zeros(1, np.int8), np.zeros(1)
-    _redraw_kernels.redraw_works(offsets, np.array(counts, np.int32), starts, entries, np.array([KEY]), rules, *found)
+    halves = np.zeros(1, np.int32), np.zeros(1, np.int8), np.zeros(1)
+    redrawn = _redraw_kernels.Redrawn(np.zeros(1, np.int32), chances, *halves)
+    _redraw_kernels.redraw_works(groups, Entries(starts, entries), np.array([KEY]), rules, redrawn)
     return chances[0]
 
 

@@ -18,7 +18,8 @@ from sciscidata.novelty import _per_work_kernels as work_quantile_kernels
 from sciscidata.novelty import atypicality, venue_pairs
 from sciscidata.novelty import null_model as novelty_nulls
 from sciscidata.novelty.atypicality import score_atypicality
-from sciscidata.novelty.config import LOW_QUANTILE, NoveltyConfig
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.shapes import Entries, Groups, Quantiles
 from sciscidata.novelty.venue_pairs import entry_starts, venue_numbers
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from tests.novelty import oracle
@@ -153,8 +154,10 @@ def test_quantiles_are_those_of_numpy_over_the_pairs_that_have_a_z(works, unique
     flat = np.array([n for work in counts for n in work], np.int32)
     n_pairs, low, middle = np.zeros(len(counts), np.int64), np.zeros(len(counts)), np.zeros(len(counts))
     room = np.empty(max([sum(work) * (sum(work) - 1) // 2 for work in counts]) + 1)
+    nothing = np.empty(0, np.int64)
+    groups = Groups(offsets, nothing, flat, nothing, nothing, nothing, nothing)
     work_quantile_kernels.work_quantiles(
-        offsets, flat, starts, entries, LOW_QUANTILE, n_pairs, low, middle, unique, room
+        groups, Entries(starts, entries), unique, Quantiles(n_pairs, low, middle), room
     )
     place = itertools.count()
     for w, work in enumerate(counts):
