@@ -281,7 +281,8 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool) -> pl.DataFra
 
     def find(at: slice | Int64Array, low: float, high: float, inclusive: bool, into: Float64Array) -> None:
         most = int((n_i[at].astype(np.int64) + n_j[at]).max(initial=0))
-        works = kernels.Works(*(read_only(column[at]) for column in (n_i, n_j, n_k, cd_index, cell)))
+        one, both, other = (read_only(column[at]) for column in (n_i, n_j, n_k))
+        works = kernels.Works(one, both, other, read_only(cd_index[at]), read_only(cell[at]))
         room = kernels.scratch_of(most, 0.5 if shrink else 0.0), kernels.scratch_of_labels()
         kernels.label_chances(works, prior, shrink, kernels.Cuts(float(low), float(high), inclusive), *room, into)
 
