@@ -234,8 +234,8 @@ class _YearPairs:
     def of_year(self, j: int) -> tuple[dict[str, int], pl.DataFrame]:
         """Return the counts of the j-th year and its rows of PAIR_STATISTICS, sorted."""
         graph, config, year = self.graph, self.config, int(self.graph.years[j])
-        lists, nobody = (graph, self.venues, self._year_of), np.zeros(graph.n_dated, np.bool_)
-        slots = pairs.year_slots(*lists, j, config.max_references, nobody, venue_required=config.venue_required)
+        lists, left_out = (graph, self.venues, self._year_of), np.zeros(graph.n_dated, np.bool_)
+        slots = pairs.year_slots(*lists, j, config.max_references, left_out, venue_required=config.venue_required)
         groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
         cells = pairs.observe(groups, same_venue_pairs=config.same_venue_pairs)
         mean, deviation = pair_moments(slots, year, config)(cells) if cells.observed.size else np.empty((2, 0))

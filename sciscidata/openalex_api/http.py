@@ -25,8 +25,7 @@ _VARIABLES: Final = frozenset({*_PROXIES, "ssl_cert_file", "ssl_cert_dir", "sslk
 class Connection:
     """Open connections for the threads of a client, at most one per thread.
 
-    An event loop in a thread of its own talks to the server: there a deadline holds for a whole exchange. A limit of a
-    socket starts anew with every byte.
+    One thread runs an event loop, whose deadline bounds a whole exchange: a limit of a socket starts anew at each byte.
     """
 
     def __init__(self, config: ApiConfig) -> None:

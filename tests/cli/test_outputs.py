@@ -1,4 +1,4 @@
-"""What a command may write over: nothing that is no file or folder of ours, whoever runs it, and by whatever link."""
+"""A command replaces files and folders of ours only: as root, and behind a link, too."""
 
 from __future__ import annotations
 

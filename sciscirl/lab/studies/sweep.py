@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 #: Between two tries to get a place on a full server.
 _PAUSE_S: Final = 20.0
-#: For how long a run waits for a place that no run of its own sweep has: as long as the SDK waits for a lost server.
+#: How long a run waits while others than its sweep hold all places: as long as the SDK waits for a lost server.
 _PATIENCE_S: Final = 7200.0
 #: Means of reinforcement learning over all steps of all seeds, from the logs.
 _LOGGED: Final = (
