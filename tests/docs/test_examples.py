@@ -17,9 +17,9 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
+from conftest import kept_registries
 from sciscidata.cli.main import main
 from tests.conftest import REPOSITORY
-from tests.sciscirl.conftest import kept_registries
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 _BLOCK = re.compile(

@@ -5,36 +5,13 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from sciscirl import presets
 from sciscirl.errors import LocalServerError
 from sciscirl.lab.local_server.environment import set_up_environment
-from sciscirl.task import prompts, registry, rewards
 from tests.conftest import REPOSITORY
-
-
-@contextmanager
-def kept_registries() -> Iterator[None]:
-    """Let presets, rewards and prompts that a test registers be gone at its end."""
-    registries = (presets._PRESETS, rewards._REWARDS, prompts._PROMPTS)
-    before, loaded = [dict(one) for one in registries], registry.PLUGINS.copy()
-    try:
-        yield
-    finally:
-        for one, entries in zip(registries, before, strict=True):
-            one.clear()
-            one.update(entries)
-        registry.PLUGINS[:] = loaded
-
-
-@pytest.fixture(autouse=True)
-def registries() -> Iterator[None]:
-    with kept_registries():
-        yield
 
 
 @pytest.fixture(scope="module")
