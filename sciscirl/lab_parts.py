@@ -7,17 +7,10 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-#: The commands of the lab, functions of ``lab/commands.py``, and the options that ``--help`` shows of each; "" for all.
-LAB_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **dict.fromkeys(("calibrate", "select", "compare", "report", "model"), ""),
-        "serve": "tiny model release port cuda state cache priming_steps contract style",
-        "merge": "",
-        "sweep": "preset seeds way vary jobs release model out max_steps n_train n_test learning_rate dry_run",
-        "sweep repro": "release out local_model preset n_papers against",
-        "export-task": "",
-        "demo": "release model out short dry_run",
-    }
+#: The commands of the lab, functions of ``lab/commands.py``.
+LAB_COMMANDS: Final = (
+    *("calibrate", "select", "compare", "report", "model", "serve"),
+    *("merge", "sweep", "sweep repro", "export-task", "demo"),
 )
 #: Models that ``sciscirl model`` brings by a short name, and their chat format.
 SHORT_NAMES: Final[Mapping[str, str]] = MappingProxyType({"smollm2": "qwen3_instruct"})

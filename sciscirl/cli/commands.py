@@ -8,12 +8,12 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from sciscidata.options.parser import OptionParser
+from sciscidata import __version__
+from sciscidata.errors import how_to_install
+from sciscidata.options.commands import Command, InFile, Program
 from sciscidata.terminal.messages import printable
-from sciscirl.cli.flags import Command, add_options, call, make_parser, read_words
 from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.lab_parts import LAB_COMMANDS, SHORT_NAMES, load_part
 
@@ -59,10 +59,11 @@ def train(
     """Train by reinforcement learning.
 
     Args:
-        tinker: options on a server.
-        local: options here.
-        code: may a model run its own?
         backend: where to train: a Tinker server, or your own hardware with TRL.
+
+    Shown:
+        --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate
+        --eval-every --resume --dry-run --group-size --backend
 
     Example:
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
@@ -97,10 +98,11 @@ def sft(
     """Train on the gold answers (supervised fine-tuning).
 
     Args:
-        tinker: options on a server.
-        peft: options here.
-        code: may a model run its own?
         backend: where to train: a Tinker server, or your own GPUs with PEFT.
+
+    Shown:
+        --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate
+        --eval-every --resume --dry-run --backend --n-epochs
 
     Example:
         sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
@@ -135,10 +137,12 @@ def evaluate(
     """Judge a model, a checkpoint, a run or baselines on held-out papers.
 
     Args:
-        config: what to judge.
-        code: may a model run its own?
         baselines: judge four baselines too: majority, random by prior, regression on TF-IDF, trees on metadata.
         from_predictions: compute the metrics of this predictions file again; takes no other option.
+
+    Shown:
+        --run --release --model --local-model --split --preset --temperature --answers --n-papers
+        --baselines --out --from-predictions
 
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
@@ -181,19 +185,6 @@ def presets(*, plugin: str | None = None) -> None:
     show(render_presets())
 
 
-def call_words(name: str, words: Sequence[str]) -> None:
-    """Run the command of that name with words as they are typed."""
-    from sciscirl.options import refuse_without_effect  # loads what the other commands need not
-
-    words = [_use_own_name(word) for word in words] if name in ("train", "sft") else words
-    said = {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
-    refuse_without_effect(name, said)
-    command = COMMANDS[name]
-    shown = SHOWN.get(name, "").split()
-    values = read_words(make_parser(command, f"sciscirl {name}", shown), command, words, next(iter(shown), ""))
-    call(command, _fetch_release(_find_models(values)))
-
-
 def _use_own_name(word: str) -> str:
     """Put our name of an option in the place of the cookbook's.
 
@@ -233,17 +224,7 @@ def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
     Example:
         eval "$(sciscirl completion bash)"
     """
-    import shtab
-
-    root = OptionParser(prog="sciscirl")
-    places = {"": root.add_subparsers()}
-    for name, command in COMMANDS.items():
-        group, _, last = name.rpartition(" ")
-        parser = places[group].add_parser(last, help=name)  # shtab leaves out those without help
-        add_options(parser, command)
-        if any(other.startswith(f"{name} ") for other in COMMANDS):
-            places[name] = parser.add_subparsers()
-    print(shtab.complete(root, shell))  # noqa: T201
+    PROGRAM.complete(shell)
 
 
 class _Commands(Mapping[str, Command]):
@@ -263,24 +244,36 @@ class _Commands(Mapping[str, Command]):
         return len(self._commands) + len(LAB_COMMANDS)
 
 
-#: Every subcommand by name.
-COMMANDS: Final[Mapping[str, Command]] = _Commands(
-    {
-        "train": train,
-        "sft": sft,
-        "evaluate": evaluate,
-        "presets": presets,
-        "completion": completion,
-    }
-)
-_RUN: Final = "preset release model log_path max_steps n_train batch_size learning_rate eval_every resume dry_run"
-#: The options that ``--help`` shows; ``--help-all`` shows all. A command that is not here shows all of them.
-SHOWN: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "train": f"{_RUN} group_size backend",
-        "sft": f"{_RUN} backend n_epochs",
-        "evaluate": "run release model local_model split preset temperature answers n_papers baselines out "
-        "from_predictions",
-        **LAB_COMMANDS,
-    }
+class _Program(Program):
+    """The commands, which take the cookbook's names of options, short names of models and addresses of releases."""
+
+    def read(self, name: str, words: Sequence[str]) -> dict[str, Any]:
+        """Read the values of a command."""
+        from sciscirl.options import refuse_without_effect  # loads what the other commands need not
+
+        words = [_use_own_name(word) for word in words] if name in ("train", "sft") else words
+        refuse_without_effect(
+            name, {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
+        )
+        return _fetch_release(_find_models(super().read(name, words)))
+
+    def name_flags(self, name: str, message: str, in_file: InFile) -> str:
+        """Name flags, in one line."""
+        return " ".join(super().name_flags(name, message, in_file).split())
+
+    def about_failure(self, error: Exception) -> str | None:
+        """Say what the system refused, or which package is missing and how to install it."""
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("scisci"):
+            extras = ["local"] if error.name == "trl" else ["rl", "sft"] if error.name in _OF_SFT else ["rl"]
+            return f"{error.name} is not installed. Run {how_to_install(*extras)}."
+        return super().about_failure(error)
+
+
+_OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
+PROGRAM: Final = _Program(
+    "sciscirl",
+    "Train language models to judge science, and judge them, on a release of sciscidata.",
+    __version__,
+    _Commands({"train": train, "sft": sft, "evaluate": evaluate, "presets": presets, "completion": completion}),
+    takes_pairs=True,
 )
