@@ -175,9 +175,16 @@ def summarise(command: Command) -> str:
 
 def make_parser(command: Command, prog: str, *, takes_pairs: bool = False) -> OptionParser:
     """Make the parser of a command."""
+    return OptionParser(prog, takes_pairs=takes_pairs, description=read_sections(command)[""], **_describe(command))
+
+
+def _describe(command: Command) -> dict[str, Any]:
     said = read_sections(command)
-    shown, about = said.get("Shown", "").split(), {"description": said[""], "example": said.get("Example", "")}
-    return OptionParser(prog, list_options(command), shown, takes_pairs=takes_pairs, **about)
+    return {
+        "options": list_options(command),
+        "shown": said.get("Shown", "").split(),
+        "example": said.get("Example", ""),
+    }
 
 
 def call(command: Command, values: Values, in_file: InFile) -> None:
@@ -292,7 +299,7 @@ class Program:
         for name, command in self.commands.items():
             group, _, last = name.rpartition(" ")
             # shtab leaves out commands without help.
-            parser = places[group].add_parser(last, help=summarise(command), options=list_options(command))
+            parser = places[group].add_parser(last, help=summarise(command), **_describe(command))
             if any(other.startswith(f"{name} ") for other in self.commands):
                 places[name] = parser.add_subparsers()
         sys.stdout.write(shtab.complete(root, shell) + "\n")
