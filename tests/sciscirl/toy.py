@@ -13,8 +13,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from sciscidata.sampling.split import split_keys
+from sciscirl.lab.sft.examples import GoldExamples, make_examples, make_papers_builder
 from sciscirl.options import SftOptions, resolve_run
-from sciscirl.sft.examples import GoldExamples, make_examples, make_papers_builder
 from sciscirl.task.contracts import render_answer
 from tests.sciscirl.papers import write_slice
 
