@@ -366,8 +366,8 @@ def _look_up(table: AnyArray, ids: Int64Array, wanted: Int64Array) -> tuple[Int3
     from sciscidata.graph import _kernels as kernels
 
     found = np.empty(wanted.size, np.int32)
-    given = (table, read_only(ids), read_only(wanted), False, found, np.empty(_AT_ONCE, np.uint64))
-    return found, kernels.look_up(*given) > 0
+    hashes = np.empty(_AT_ONCE, np.uint64)
+    return found, kernels.look_up(table, read_only(ids), read_only(wanted), False, found, hashes) > 0
 
 
 class _NewIds:
@@ -381,9 +381,9 @@ class _NewIds:
     def number(self, citing_ids: Int64Array, cited_ids: Int64Array, citing: Int32Array, cited: Int32Array) -> None:
         """Replace -1 in ``citing`` and ``cited`` by indices, but for an id that only cites itself."""
         is_edge = citing_ids != cited_ids
-        for given, indices in ((citing_ids, citing), (cited_ids, cited)):
+        for ids, indices in ((citing_ids, citing), (cited_ids, cited)):
             rows = np.flatnonzero((indices < 0) & is_edge)
-            wanted = given[rows]
+            wanted = ids[rows]
             found, any_missing = _look_up(self.table, self.ids[: self.n], wanted)
             if any_missing:
                 is_new = found < 0

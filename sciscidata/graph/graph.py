@@ -138,8 +138,8 @@ class CitationGraph:
             kernels.count(refs, share[0], counts[slice(*share)])
 
         def scatter(share: tuple[int, int]) -> None:
-            place = (citing.start, citing.stop, share[0], cursor[slice(*share)])
-            kernels.scatter_citers(self.ref_offsets, self.refs, *place, citers)
+            first, last = citing.start, citing.stop
+            kernels.scatter_citers(self.ref_offsets, self.refs, first, last, share[0], cursor[slice(*share)], citers)
 
         run_all(count, pairwise(cuts), n_threads)
         np.cumsum(starts, out=starts)

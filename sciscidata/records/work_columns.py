@@ -403,18 +403,18 @@ def _texts(text: Any, offsets: Int64Array) -> pl.Series:  # noqa: ANN401
 class _Tree(NamedTuple):
     """Which values are used, for the compiled loop: a number for each object, list and value on a path."""
 
-    counts: tuple[int, int, int]
-    allowed: Any
-    leaf: Any
-    is_score: Any
-    is_whole: Any
-    list_of: Any
-    list_of_leaf: Any
-    entry: Any
-    child: Any
-    key_start: Any
-    key_length: Any
-    keys: Any
+    counts: tuple[int, int, int]  # leaves outside of lists, leaves inside, lists
+    allowed: Any  # (nodes): kinds of values, as bits
+    leaf: Any  # (nodes): number of the leaf, outside or inside of lists; -1 for none
+    is_score: Any  # (nodes): a number, perhaps as text
+    is_whole: Any  # (nodes): passed over to its end
+    list_of: Any  # (nodes): number of the list around it, or -1
+    list_of_leaf: Any  # (leaves inside of lists): number of the list
+    entry: Any  # (nodes): node of the entries of a list, or -1
+    child: Any  # (nodes, 256): node by a hash of its key, or -1
+    key_start: Any  # (nodes): where the key begins in keys
+    key_length: Any  # (nodes)
+    keys: Any  # bytes of all keys
 
 
 @cache
