@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from sciscidata import errors
 from sciscidata.errors import SciSciDataError, StorageError, UnsafeNameError
-from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, seal_text, storage_error, whole_when_done
+from sciscidata.storage import hash_file, is_sealed_text, seal_json, storage_error, whole_when_done
 from sciscidata.storage.atomic import flush
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.terminal.progress import Advance
@@ -121,7 +121,7 @@ def _work(given: Task, advance: Advance) -> dict[str, Any]:
         receipt = {"work": given.work, "arguments": given.arguments, "sha256": hash_file(unfinished), "facts": facts}
         flush(unfinished)
         unfinished.replace(out)
-        unfinished.write_bytes(seal_text(json.dumps(receipt | BLANK_SEAL)))
+        unfinished.write_bytes(seal_json(receipt, end=""))
         flush(unfinished)
         unfinished.replace(_receipt_path(given))
     finally:
