@@ -140,7 +140,7 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
             # Bars, because a band would bridge years without works and hide a single one.
             spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
             label = meaning.format(tail_max)
-            is_hollow = draw_line(spread, years, middle, works, marker, color=colour, ls=line, label=label)
+            is_hollow = draw_line(spread, years, middle, works, marker=marker, color=colour, ls=line, label=label)
         spread.use_sticky_edges = False  # else the lowest band stands on the frame
         spread.axhline(0, color=INK, lw=0.6)
         spread.set_ylabel("z of venue pairs")
