@@ -30,7 +30,8 @@ from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, ope
 from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments
-from sciscidata.novelty.year_tasks import take_years
+from sciscidata.novelty.shapes import References
+from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, refuse_special, seal, storage_error
@@ -228,14 +229,14 @@ class _YearPairs:
         return {"venues": self.venues, "source_ids": self.source_ids}
 
     @cached_property
-    def _year_of(self) -> Int32Array:
-        return pairs.year_places(self.graph)
+    def _lists(self) -> References:
+        return pairs.references_of(self.graph, self.venues)
 
     def of_year(self, j: int) -> tuple[dict[str, int], pl.DataFrame]:
         """Return the counts of the j-th year and its rows of PAIR_STATISTICS, sorted."""
         graph, config, year = self.graph, self.config, int(self.graph.years[j])
-        lists, left_out = (graph, self.venues, self._year_of), np.zeros(graph.n_dated, np.bool_)
-        slots = pairs.year_slots(*lists, j, config.max_references, left_out, venue_required=config.venue_required)
+        left_out = pairs.first_left_out(self.venues, needed=config.venue_required)
+        slots = pairs.year_slots(graph, self._lists, j, config.max_references, left_out)
         groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
         cells = pairs.observe(groups, same_venue_pairs=config.same_venue_pairs)
         mean, deviation = pair_moments(slots, year, config)(cells) if cells.observed.size else np.empty((2, 0))
@@ -273,15 +274,14 @@ def _by_threads(corpus: _YearPairs, years: list[int], n_threads: int) -> _YearFo
 
 
 def _by_tasks(corpus: _YearPairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
-    config = {"config": asdict(corpus.config)}
-    done = take_years(engine, home, corpus.graph, years, save_one_year, config, corpus.arrays(), what="venue pairs")
-    for _, path, counts in done:
+    work = YearWork(save_one_year, "venue pairs", {"config": asdict(corpus.config)}, corpus.arrays())
+    for _, path, counts in take_years(engine, home, corpus.graph, years, work):
         yield counts, read_parquet(path).rechunk()  # pages end where chunks do
 
 
 @lru_cache(maxsize=1)
-def _pairs_in_task(given: str) -> _YearPairs:
-    arguments = json.loads(given)
+def _pairs_in_task(of_all: str) -> _YearPairs:
+    arguments = json.loads(of_all)
     graph = open_in_task(arguments["graph"], arguments["stage_dir"])
     return _YearPairs(
         graph, np.load(arguments["venues"]), np.load(arguments["source_ids"]), NoveltyConfig(**arguments["config"])
@@ -289,8 +289,8 @@ def _pairs_in_task(given: str) -> _YearPairs:
 
 
 @task
-def save_one_year(_: Advance, *, j: int, out: Path, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+def save_one_year(_: Advance, *, j: int, out: Path, **of_all: Any) -> dict[str, Any]:  # noqa: ANN401
     """Write PAIR_STATISTICS of the j-th year of a graph on disk into one Parquet file, and return its counts."""
-    counts, rows = _pairs_in_task(json.dumps(given, sort_keys=True)).of_year(j)
+    counts, rows = _pairs_in_task(json.dumps(of_all, sort_keys=True)).of_year(j)
     write_parquet(rows, out)
     return counts

@@ -317,7 +317,7 @@ def _draw_estimates(
         (axes.axhline if upright else axes.axvline)(0, color=INK, lw=0.6, zorder=1)
 
 
-def draw_line(axes: Axes, x: Numbers, y: Numbers, works: Numbers, **look: Any) -> bool:  # noqa: ANN401
+def draw_line(axes: Any, x: Numbers, y: Numbers, works: Numbers, **look: Any) -> bool:  # noqa: ANN401
     """Draw a line through groups with enough works, the others as hollow dots; return whether there are others."""
     sure = works >= FEW
     line: dict[str, Any] = {"marker": "o", "markersize": 2.5, **look}

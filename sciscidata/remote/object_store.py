@@ -21,7 +21,7 @@ from sciscidata.errors import (
     InputNotFoundError,
     import_extra,
 )
-from sciscidata.remote.retries import keep_trying
+from sciscidata.remote.retries import Patience, keep_trying
 from sciscidata.remote.urls import NO_NETWORK, check_address, show_address
 
 _Result = TypeVar("_Result")
@@ -288,14 +288,12 @@ class Store:
         """Repeat what a cut answer spoilt, which obstore does not repeat everywhere; explain any other error."""
         from obstore.exceptions import BaseError
 
+        def may_pass(error: BaseException) -> bool:
+            return "response body" in str(error)
+
+        patience = Patience(may_pass, lambda _: self._n_retries + 1, _FIRST_WAIT_S, _LONGEST_WAIT_S)
         try:
-            return keep_trying(
-                act,
-                lambda error: "response body" in str(error),
-                lambda _: self._n_retries + 1,
-                first_wait_s=_FIRST_WAIT_S,
-                longest_wait_s=_LONGEST_WAIT_S,
-            )
+            return keep_trying(act, patience)
         except (BaseError, FileNotFoundError) as error:
             raise self._explain(error, url) from None
 
