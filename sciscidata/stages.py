@@ -19,7 +19,7 @@ import polars as pl
 from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
+from sciscidata.diagnostics.diagnose import diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import Draws, NDraws, Null, score_nulls

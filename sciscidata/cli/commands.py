@@ -205,7 +205,7 @@ def diagnose_corpus(folder: Path, cache_dir: Path, *, picture: Path | None = Non
     """
     from sciscidata.cli.summary import print_lines
     from sciscidata.corpus.folder import scan_corpus
-    from sciscidata.diagnostics.checks import diagnose
+    from sciscidata.diagnostics.diagnose import diagnose
     from sciscidata.diagnostics.picture import plot_diagnostics
     from sciscidata.plots.figure import check_picture
 

@@ -54,7 +54,7 @@ def write_corpus(
     inputs: Sequence[Path] = (),
     overwrite: bool = False,
     advance: Callable[[float], None] | None = None,
-    found: Mapping[str, Any] = MappingProxyType({}),
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Corpus:
     """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames; scan the result.
 
@@ -98,7 +98,7 @@ def write_corpus(
         report = {
             **corpus.provenance,
             **of_columns,
-            **found,
+            **facts,
             "works": n_works,
             "citations": n_citations,
             "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
-from sciscidata.diagnostics.checks import DIAGNOSTICS
+from sciscidata.diagnostics.diagnose import DIAGNOSTICS
 from sciscidata.frames import AnyFrame
 from sciscidata.intervals import wilson_interval
 from sciscidata.plots import plain, save

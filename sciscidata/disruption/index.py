@@ -237,13 +237,13 @@ def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
 
 
 def _counts_by_year(
-    graph: CitationGraph, config: CDConfig, spans: list[range], n_threads: int | None, given: Advance | None = None
+    graph: CitationGraph, config: CDConfig, spans: list[range], n_threads: int | None, bar: Advance | None = None
 ) -> Iterator[tuple[range, dict[str, AnyArray]]]:
     """Count for one span of works after the other, with a bar, unless one is given."""
     if not spans:
         return
     n_references = sum(int(graph.ref_offsets[span.stop] - graph.ref_offsets[span.start]) for span in spans)
-    with nullcontext(given) if given else progress_bar("CD index", n_references, unit="references") as advance:
+    with nullcontext(bar) if bar else progress_bar("CD index", n_references, unit="references") as advance:
         counter = Counter(graph, config, n_threads or pl.thread_pool_size(), advance, spans[-1].stop)
         for span in spans:
             yield span, counter.count(span)

@@ -359,9 +359,9 @@ class YearScorer:
             _warn_once(remark)
         if self.background is None:
             return
-        found, asked = int(self.n_known.sum()), int(self.n_cells.sum())
+        known, asked = int(self.n_known.sum()), int(self.n_cells.sum())
         path = self.background.path
-        logger.info("%s holds %s of the %s venue pairs of the scored works", path, f"{found:,}", f"{asked:,}")
+        logger.info("%s holds %s of the %s venue pairs of the scored works", path, f"{known:,}", f"{asked:,}")
         years: list[int] = self.graph.years.tolist()
         lacking = [year for year in years if year not in self.background.years]
         if lacking:

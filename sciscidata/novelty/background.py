@@ -84,21 +84,21 @@ class Background:
         differ = [name for name, value in self.null_model.items() if asked.get(name) != value]
         differ += [name for name in asked if name not in self.null_model]
         if differ:
-            given = ", ".join(f"{name}={self.null_model[name]!r}" for name in differ if name in self.null_model)
+            options = ", ".join(f"{name}={self.null_model[name]!r}" for name in differ if name in self.null_model)
             raise ConfigError(
                 f"{self.path} was made under another null model: NoveltyConfig says "
-                f"{', '.join(f'{name}={asked.get(name)!r}' for name in differ)}. Set {given}, or write it anew."
+                f"{', '.join(f'{name}={asked.get(name)!r}' for name in differ)}. Set {options}, or write it anew."
             )
 
     def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Look up pairs by venue number, ``a`` of lower source_id: observed, mean, deviation; NaN where unknown."""
         asked = pl.DataFrame({"source_id_a": self.source_ids[a], "source_id_b": self.source_ids[b]})
         parts = [part.join(asked, on=_PAIR, how="semi") for part in self._parts(year)]
-        found = asked.join(
+        rows = asked.join(
             pl.concat([pl.DataFrame(schema=PAIR_STATISTICS), *parts]), on=_PAIR, how="left", maintain_order="left"
         )
         observed, mean, deviation = (
-            found[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
+            rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
         )
         return observed, mean, deviation
 
@@ -193,18 +193,18 @@ def write_null_model(
     if engine is not None and cache_dir is not None:
         key = content_hash(graph, FORMAT_VERSION, config.null_model(), *map(hash_array, corpus.arrays().values()))
         home = (Path(cache_dir) / f"background-{key}.tasks").absolute()
-        found = _by_tasks(corpus, asked, engine, home)
+        years_made = _by_tasks(corpus, asked, engine, home)
     else:
-        found = _by_threads(corpus, asked, n_threads or pl.thread_pool_size())
+        years_made = _by_threads(corpus, asked, n_threads or pl.thread_pool_size())
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []
     with (
         own_work(home) if home is not None else nullcontext(),
         atomic_file(path, overwrite=overwrite, recheck=partial(check_replaceable, path, overwrite=overwrite)) as file,
         pq.ParquetWriter(file, schema, **CHECKED) as writer,
-        closing(found),
+        closing(years_made),
     ):
-        for counts, rows in found:
+        for counts, rows in years_made:
             years.append(counts)
             if rows.height:  # an empty row group knows no year
                 writer.write_table(rows.to_arrow().cast(schema), row_group_size=ROWS_PER_GROUP["background"])
@@ -266,9 +266,9 @@ def _by_threads(corpus: _YearPairs, years: list[int], n_threads: int) -> _YearFo
     """Give counts and rows of each year; memory holds one year per thread."""
     with (
         progress_bar("venue pairs", float(corpus.graph.n_citations), unit="references") as advance,
-        closing(map_in_order(corpus.of_year, years, n_threads, n_held=n_threads)) as found,
+        closing(map_in_order(corpus.of_year, years, n_threads, n_held=n_threads)) as years_made,
     ):
-        for counts, rows in found:
+        for counts, rows in years_made:
             yield counts, rows
             advance(counts["n_references"])
 

@@ -183,8 +183,8 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
         >>> len(figure.axes), figure.get_suptitle().partition(",")[0]
         (1, '1 work drawn from 3 works')
     """
-    given = pl.concat([drawn.train, drawn.test]) if isinstance(drawn, Release) else drawn
-    frames = {"the frame of eligible works": eligible, "the frame of drawn works": given}
+    drawn_rows = pl.concat([drawn.train, drawn.test]) if isinstance(drawn, Release) else drawn
+    frames = {"the frame of eligible works": eligible, "the frame of drawn works": drawn_rows}
     return _plot_counts(frames, "plot_drawn", look)
 
 

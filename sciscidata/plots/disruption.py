@@ -359,10 +359,10 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
             f"works holds {strange[0]!r}, needs whole numbers from the column work_id, or text alone where the "
             "trajectory has original_id."
         )
-    given = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None))
-    rows = given.drop_nulls()
+    numbers = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None))
+    rows = numbers.drop_nulls()
     if not chosen and rows.head(1).collect(engine="streaming").is_empty():
-        refuse_nothing(given, [*columns], "plot_cd_trajectory")
+        refuse_nothing(numbers, [*columns], "plot_cd_trajectory")
     if len(chosen) > _MOST_LINES:
         raise ConfigError(
             f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."

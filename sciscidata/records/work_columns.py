@@ -110,7 +110,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     has_topic = leaves.topic_firsts[1:] > leaves.topic_firsts[:-1]
     fields = first_name + n_concepts + n_topics + leaves.topic_firsts[:-1]
     dois, is_changed = read_dois(texts["doi"])
-    given = {
+    columns = {
         "work_id": openalex_numbers(texts["id"], "W"),
         "year": leaves.publication_year,
         "cited_by_count": leaves.cited_by_count,
@@ -131,10 +131,10 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
         "references": leaves.references,
         "malformed_references": leaves.malformed_references,
     } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
-    rows = pl.DataFrame(given | dates).select(_columns())
+    rows = pl.DataFrame(columns | dates).select(_columns())
     is_word = {name: pl.col(name).is_in(words) for name, words in _MISSING_OF.items()}
     return rows.with_columns(
-        *(pl.when(~found).then(name).alias(name) for name, found in is_word.items()),
+        *(pl.when(~is_one).then(name).alias(name) for name, is_one in is_word.items()),
         missing_values=pl.sum_horizontal(is_word.values()).cast(pl.Int64),
     )
 

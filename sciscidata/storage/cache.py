@@ -133,11 +133,11 @@ def _remove_untrusted(new: Path) -> None:
     """Remove what an earlier run left without a note, or with another SHA-256 than the noted one."""
     noted, ledger = _read_ledger(new), new.parent / _LEDGER
     for entry in sorted(new.iterdir()):
-        found = _files_of(entry)
+        paths = _files_of(entry)
         names = _names_of(entry, new)
         stated = [name for name in noted if name == entry.name or name.startswith(f"{entry.name}/")]
         is_whole = not entry.is_symlink() and bool(names) and sorted(stated) == sorted(names)
-        if is_whole and all(_is_noted(path, noted[name]) for path, name in zip(found, names, strict=True)):
+        if is_whole and all(_is_noted(path, noted[name]) for path, name in zip(paths, names, strict=True)):
             continue
         if set(stated) & set(names):
             logger.warning("%s is damaged; it is made again", entry.name)

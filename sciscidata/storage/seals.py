@@ -74,8 +74,8 @@ def _find_seal(file: IO[bytes]) -> int | None:
     if size - start > _LONGEST:
         return None
     file.seek(start)
-    found = list(_SEAL.finditer(file.read()))
-    return start + found[0].start(1) if len(found) == 1 else None
+    seals = list(_SEAL.finditer(file.read()))
+    return start + seals[0].start(1) if len(seals) == 1 else None
 
 
 def _hash_blanked(file: IO[bytes], at: int) -> str:

@@ -119,7 +119,7 @@ def check_sealed(path: Path, *, grows: bool = False) -> None:
             _warn(home)
         return
     sums = listed.get(name, [])
-    if (grows and not sums) or any(found in sums for found in _hash(path, grows=grows)):
+    if (grows and not sums) or any(digest in sums for digest in _hash(path, grows=grows)):
         return
     what = "differs from what was written" if sums else "is not in the list"
     raise ChangedFileError(
@@ -139,7 +139,7 @@ def find_changed(folder: Path) -> list[str]:
         name
         for name, sums in (_read(folder) or {}).items()
         if not (folder / name).is_file()
-        or not any(found in sums for found in _hash(folder / name, grows=name.endswith(".jsonl")))
+        or not any(digest in sums for digest in _hash(folder / name, grows=name.endswith(".jsonl")))
     ]
 
 
