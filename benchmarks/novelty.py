@@ -64,15 +64,15 @@ def count_cells(size: str) -> None:
     import numpy as np
 
     from sciscidata.graph.graph import build_graph
-    from sciscidata.novelty.venue_pairs import group, observe, venue_numbers, year_slots
+    from sciscidata.novelty.venue_pairs import group, observe, references_of, venue_numbers, year_slots
 
     works, citations = scan_graph(size, venues=True)
     graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)
-    year_of = np.repeat(np.arange(graph.years.size, dtype=np.int32), np.diff(graph.year_offsets))
+    lists = references_of(graph, venues)
     n_cells = n_pairs = 0
     for j in range(graph.years.size):
-        slots = year_slots(graph, venues, year_of, j, 1_000, np.zeros(graph.n_dated, np.bool_))
+        slots = year_slots(graph, lists, j, 1_000, np.zeros(graph.n_dated, np.bool_))
         observed = observe(group(slots.offsets, slots.venues, slots.n_venues)).observed
         n_cells += observed.size
         n_pairs += int(observed.sum(dtype=np.int64))

@@ -22,7 +22,7 @@ from benchmarks.real_graphs import FILES, scan_real
 from sciscidata.disruption.closed_null_model import expect
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import score_graph
-from sciscidata.disruption.null_model import rewire, score_nulls
+from sciscidata.disruption.null_model import Draws, rewire, score_nulls
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import compute_disruption_labels
 
@@ -33,7 +33,7 @@ def measure_speed(graph: CitationGraph, size: str) -> list[Row]:
     """Time the index, and a draw of each null model with the index of the draw; each once before, to compile."""
     small = build_graph(*scan_graph(min(size, "S", key=N_WORKS.__getitem__)), n_threads=1)
     for null in ("rewired", "configuration"):
-        score_nulls(small, {"": CDConfig()}, null=null, n_draws=2, n_threads=1)
+        score_nulls(small, {"": CDConfig()}, Draws(null, 2), n_threads=1)
     task = f"{size}: a draw of a null model, one thread"
     cost, _ = timed(lambda: score_graph(graph, n_threads=1), 3)
     rows: list[Row] = [{"task": task, "tool": "CD_5", **cost}]
@@ -97,7 +97,7 @@ def main() -> None:
     if options.part:
         return measure.report(rows=measure_speed(graph, size))
     start = time.process_time()
-    found = score_nulls(graph, {"": CDConfig()}, null=options.null, n_draws=options.draws, n_threads=1)
+    found = score_nulls(graph, {"": CDConfig()}, Draws(options.null, options.draws), n_threads=1)
     scores = found["", ""]
     print(f"{options.draws} draws and their index: {(time.process_time() - start) / options.draws:.3f} CPU s each")
     summarise(scores)

@@ -5,7 +5,7 @@ from . import plots as plots
 from .config import BuildConfig as BuildConfig
 from .corpus.folder import CorpusConfig as CorpusConfig
 from .corpus.folder import scan_corpus as scan_corpus
-from .diagnostics.checks import diagnose as diagnose
+from .diagnostics.diagnose import diagnose as diagnose
 from .diagnostics.picture import plot_diagnostics as plot_diagnostics
 from .disruption.config import CDConfig as CDConfig
 from .disruption.index import compute_cd_index as compute_cd_index

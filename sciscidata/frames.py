@@ -38,9 +38,9 @@ def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | Non
         if hasattr(frame, "__dataframe__"):
             return pl.from_dataframe(frame).lazy()
     except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:  # also those of Arrow
-        held = ", ".join(map(str, getattr(frame, "columns", ()) if columns is None else columns))
+        names = ", ".join(map(str, getattr(frame, "columns", ()) if columns is None else columns))
         raise SchemaMismatchError(
-            f"{stage}: {name}: a column of {held or kind.__name__} holds values of several types ({error}). "
+            f"{stage}: {name}: a column of {names or kind.__name__} holds values of several types ({error}). "
             "Make it text: .astype('string')."
         ) from error
     remedy = "Files are read by `sciscidata ingest --works FILE --citations FILE`."

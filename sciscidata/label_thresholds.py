@@ -311,8 +311,8 @@ def count_labels(
     needed = {column: EXAMPLE.get(column, pl.String())}
     frame = require_columns(labelled, needed, frame_name="the labelled frame", stage="count_labels")
     counts = frame.group_by(column).len().collect()
-    found = dict(zip(counts[column].to_list(), counts["len"].to_list(), strict=True))
-    return {label: found.get(label, 0) for label in labels or VOCABULARIES[column]}
+    n_of = dict(zip(counts[column].to_list(), counts["len"].to_list(), strict=True))
+    return {label: n_of.get(label, 0) for label in labels or VOCABULARIES[column]}
 
 
 def _require_z(scores: AnyFrame, stage: str) -> pl.LazyFrame:

@@ -81,16 +81,16 @@ class OwnLabel(Configuration):
     hidden: tuple[Literal["cited_by_count", "publication_year", "primary_field"], ...] = ("cited_by_count",)
 
     def _check(self) -> None:
-        classes = tuple(word.strip() for given in self.classes for word in given.split(","))  # "top,rest" of a flag
+        classes = tuple(word.strip() for listed in self.classes for word in listed.split(","))  # "top,rest" of a flag
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "meanings", dict(self.meanings))
         object.__setattr__(self, "name", self.name or _make_name(self.column))
         self._check_names()
-        given = [form for form in _FORMS if getattr(self, form) is not None]
-        if len(given) != 1:
-            found = " and ".join(f"OwnLabel.{form}" for form in given) or "none of them"
+        forms = [form for form in _FORMS if getattr(self, form) is not None]
+        if len(forms) != 1:
+            got = " and ".join(f"OwnLabel.{form}" for form in forms) or "none of them"
             raise ConfigError(
-                f"a label needs one of OwnLabel.column, OwnLabel.sql and OwnLabel.expression, got {found}. Give one."
+                f"a label needs one of OwnLabel.column, OwnLabel.sql and OwnLabel.expression, got {got}. Give one."
             )
         for name, needed in (("file", "column"), ("id", "file")):
             if getattr(self, name) is not None and getattr(self, needed) is None:
@@ -252,35 +252,35 @@ def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabe
     if beside:
         frame = frame.join(scores.select("work_id", *beside), on="work_id", how="left")
     try:
-        found = frame.select("work_id", label.expr.alias(label.name)).collect(engine="streaming")
+        labelled = frame.select("work_id", label.expr.alias(label.name)).collect(engine="streaming")
     except pl.exceptions.PolarsError as error:
         form = next(form for form in _FORMS if getattr(label, form) is not None)
         raise ConfigError(
             f"OwnLabel.{form} cannot be computed for {label.name}: {str(error).splitlines()[0]}. Mend it."
         ) from error
-    return check_classes(found, label)
+    return check_classes(labelled, label)
 
 
-def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
+def check_classes(labelled: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
     """Return ``work_id`` and the label as text, without nulls. A label without classes may have any value."""
-    dtype = found.schema[label.name]
+    dtype = labelled.schema[label.name]
     is_words = isinstance(dtype, pl.String | pl.Boolean | pl.Null | pl.Categorical | pl.Enum)
     if not (is_words or dtype.is_integer()):
         raise SchemaMismatchError(
             f"{label.name} is {dtype}, needs text, whole numbers or booleans that are classes. Cast it."
         )
-    rows = found.select("work_id", pl.col(label.name).cast(pl.String)).drop_nulls()
+    rows = labelled.select("work_id", pl.col(label.name).cast(pl.String)).drop_nulls()
     strange = rows.filter(~pl.col(label.name).is_in(label.classes or rows[label.name].implode()))
     if strange.height:
         counts = strange[label.name].value_counts().sort("count", label.name, descending=[True, False])
         word, n = counts.row(0)
         raise SchemaMismatchError(
-            f"{label.name} is {word!r} for {n:,} of {found.height:,} works, needs one of {', '.join(label.classes)}, "
-            "or null. Add it to OwnLabel.classes, or mend the values."
+            f"{label.name} is {word!r} for {n:,} of {labelled.height:,} works, needs one of "
+            f"{', '.join(label.classes)}, or null. Add it to OwnLabel.classes, or mend the values."
         )
     if rows.is_empty():
         raise EmptyInputError(
-            f"{label.values} is empty for all of {found.height:,} works, so none may be drawn. Fill it."
+            f"{label.values} is empty for all of {labelled.height:,} works, so none may be drawn. Fill it."
         )
     return rows
 

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from sciscidata.config import BuildConfig, default_cache_dir, refuse_unread_of_published, refuse_windows
-from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works, log_warnings
+from sciscidata.diagnostics.diagnose import Check, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.diagnostics.labels import diagnose_labels
 from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.eligibility import remark_on_names

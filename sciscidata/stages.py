@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,10 +19,10 @@ import polars as pl
 from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
+from sciscidata.diagnostics.diagnose import diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
-from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_nulls
+from sciscidata.disruption.null_model import Draws, NDraws, Null, score_nulls
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, EmptyInputError, StorageError
 from sciscidata.graph.edges import count_edges, warn_of_edges, watch_scores
@@ -162,28 +162,30 @@ def write_cd_index(
         parts = cache_cd_index(graph, cache_dir, config, focal=focal, engine=engine)
         return by_work_id(parts, graph.work_ids[focal.start : focal.stop])
 
-    return _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite, time=config.time)
+    return _score_to_file(score, out, _Scored(facts, folder, cache_dir, config.time), overwrite=overwrite)
+
+
+class _Scored(NamedTuple):
+    """What is scored: a corpus by its graph, with what the file of scores states of it."""
+
+    facts: Mapping[str, Any]
+    folder: str | Path
+    cache_dir: str | Path
+    time: Time = "publication_year"
 
 
 def _score_to_file(
-    facts: Mapping[str, Any],
-    score: Callable[[CitationGraph], Iterator[pl.DataFrame]],
-    folder: str | Path,
-    out: str | Path,
-    *,
-    cache_dir: str | Path,
-    overwrite: bool,
-    time: Time = "publication_year",
+    score: Callable[[CitationGraph], Iterator[pl.DataFrame]], out: str | Path, scored: _Scored, *, overwrite: bool
 ) -> Path:
-    """Score a corpus by its graph into ``out``, in the order of ids, if the scores with these facts are not there."""
+    """Score into ``out``, in the order of ids, if the scores with these facts are not there."""
     refuse_url(out, "out")
-    out = Path(out)
+    out, facts = Path(out), scored.facts
     if is_done(out, facts, overwrite=overwrite):
         return out
     refuse_unwritable(out)
     replace = out.exists()  # another result, or a damaged one
-    scores = score(_open_graph(folder, cache_dir, time))
-    rows = original_ids_beside(watch_scores(scores, facts["stage"]), scan_corpus(folder).works)
+    scores = score(_open_graph(scored.folder, scored.cache_dir, scored.time))
+    rows = original_ids_beside(watch_scores(scores, facts["stage"]), scan_corpus(scored.folder).works)
     try:
         return write_scores(rows, out, facts, replace=replace)
     except StorageError:  # of two runs at the same time, the first one counts
@@ -224,17 +226,17 @@ def write_null_cd_index(
     """
     cache_dir = _cache_of(folder, cache_dir, "indicators.compute_null_cd_index")
     config = checked_config(config, CDConfig)
-    null_options: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed}
-    check_draws(**null_options)
-    facts = state_facts("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | null_options)
+    draws = Draws(null, n_draws, seed).check()
+    facts = state_facts("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | draws._asdict())
     home = _tasks_folder(cache_dir, facts, out)
 
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
-        one = {"": replace(config, windows=())}
-        return iter([score_nulls(graph, one, **null_options, engine=engine, home=home)["", ""].sort("work_id")])
+        tasks = None if engine is None else (engine, home)
+        scores = score_nulls(graph, {"": replace(config, windows=())}, draws, tasks=tasks)
+        return iter([scores["", ""].sort("work_id")])
 
     with own_work(home):
-        return _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
+        return _score_to_file(score, out, _Scored(facts, folder, cache_dir), overwrite=overwrite)
 
 
 def write_atypicality(
@@ -288,7 +290,7 @@ def write_atypicality(
         parts = cache_atypicality(graph, venues, cache_dir, config, background=table, engine=engine)
         return by_work_id(parts, graph.work_ids[: graph.n_known])
 
-    return _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
+    return _score_to_file(score, out, _Scored(facts, folder, cache_dir), overwrite=overwrite)
 
 
 def write_cd_sweep(
@@ -327,8 +329,7 @@ def write_cd_sweep(
 
     cache_dir = _cache_of(folder, cache_dir, "compute_cd_index")
     configs = _sweep_configs(windows, conventions)
-    if n_draws is not None:
-        check_draws("rewired", n_draws, seed)
+    draws = None if n_draws is None else Draws("rewired", n_draws, seed).check()
     stated = {"windows": [*windows], "conventions": [*conventions], "n_draws": n_draws, "seed": seed}
     facts = state_facts("cd_sweep", folder, stated)
     refuse_url(out, "out")
@@ -338,15 +339,15 @@ def write_cd_sweep(
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
         parts = {name: cache_cd_index(graph, cache_dir, config, engine=engine) for name, config in configs.items()}
         nulls: dict[tuple[str, str], pl.DataFrame] = {}
-        if n_draws is not None:
-            found = score_nulls(graph, configs, n_draws=n_draws, seed=seed, engine=engine, home=home)
-            nulls = {name: rows.select("work_id", "null_mean", "null_std", "z") for name, rows in found.items()}
+        if draws is not None:
+            scores = score_nulls(graph, configs, draws, tasks=None if engine is None else (engine, home))
+            nulls = {name: rows.select("work_id", "null_mean", "null_std", "z") for name, rows in scores.items()}
         ids, years = graph.work_ids[: graph.n_known], _years(graph)
         spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
         return (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
 
     with own_work(home):
-        file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
+        file = _score_to_file(score, out, _Scored(facts, folder, cache_dir), overwrite=overwrite)
     with suppress(EmptyInputError):  # no work has an index
         plot_cd_sweep(pl.scan_parquet(file, glob=False), path=picture)
     return file
@@ -380,7 +381,7 @@ def _sweep_configs(windows: Windows, conventions: tuple[str, ...]) -> dict[str, 
     check_value("windows", windows, Windows)
     check_value("conventions", conventions, Conventions)
     known = ("default", *COMPAT)
-    if not windows or not conventions or any(len({*given}) < len(given) for given in (windows, conventions)):
+    if not windows or not conventions or any(len({*one}) < len(one) for one in (windows, conventions)):
         raise ConfigError("a sweep needs at least one window, and at least one convention, each once. Name them.")
     configs: dict[str, CDConfig] = {}
     for name, (n, window) in product(conventions, enumerate(windows)):

@@ -61,12 +61,12 @@ def map_in_order(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _take_first(held: deque[Future[Result]]) -> Result:
+def _take_first(pending: deque[Future[Result]]) -> Result:
     """Return the first result, or raise the error that made the others stop; the earliest, if there are several."""
     try:
-        return held.popleft().result()
+        return pending.popleft().result()
     except StoppedError:
-        errors = (future.exception() for future in held)
+        errors = (future.exception() for future in pending)
         raise next(error for error in errors if error is not None and not isinstance(error, StoppedError)) from None
 
 

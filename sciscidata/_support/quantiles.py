@@ -24,8 +24,8 @@ _GROUP: Final = ("group", "column")
 
 def lower_quantile(numbers: pl.LazyFrame, share: float) -> float | None:
     """Find ``quantile(share, "lower")`` of a column without null and NaN, in memory that does not grow with rows."""
-    found = counted_quantiles(numbers.select(pl.lit(0).alias("all"), pl.first().alias("number")), "all", [share])
-    return found["lower"].item() if found.height else None
+    one = counted_quantiles(numbers.select(pl.lit(0).alias("all"), pl.first().alias("number")), "all", [share])
+    return one["lower"].item() if one.height else None
 
 
 def counted_quantiles(rows: pl.LazyFrame, by: str, shares: Sequence[float]) -> pl.DataFrame:
@@ -125,7 +125,7 @@ def _narrow(wanted: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
     cell = [*_GROUP, "cell"]
     up_to = pl.col("len").cum_sum().over(cell).alias("up_to")
     ordered = counts.sort(*cell, "first").with_columns(up_to).sort("up_to")
-    found = (
+    cells = (
         wanted.drop("len", strict=False)
         .sort("rank")
         .join_asof(
@@ -139,11 +139,11 @@ def _narrow(wanted: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
         )
     )
     rank = pl.col("rank") - (pl.col("up_to") - pl.col("len"))
-    return found.with_columns(rank=rank, cell=pl.col("first")).drop("first", "up_to")
+    return cells.with_columns(rank=rank, cell=pl.col("first")).drop("first", "up_to")
 
 
 def _look_up(wanted: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     """Replace each cell by the wanted number, as a key."""
     cell = [*_GROUP, "cell"]
-    found = keys.sort(*cell, "key").with_columns(rank=pl.int_range(pl.len()).over(cell))
-    return wanted.join(found, on=[*cell, "rank"], how="left").with_columns(cell=pl.col("key"))
+    ranked = keys.sort(*cell, "key").with_columns(rank=pl.int_range(pl.len()).over(cell))
+    return wanted.join(ranked, on=[*cell, "rank"], how="left").with_columns(cell=pl.col("key"))

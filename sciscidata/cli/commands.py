@@ -323,7 +323,7 @@ def diagnose(
     """
     from sciscidata.cli.summary import print_lines
     from sciscidata.corpus.folder import scan_corpus
-    from sciscidata.diagnostics import checks
+    from sciscidata.diagnostics.diagnose import diagnose as check
     from sciscidata.diagnostics.picture import plot_diagnostics
     from sciscidata.plots.figure import check_picture
 
@@ -331,7 +331,7 @@ def diagnose(
         check_picture(picture)
     folder = _corpus(config)
     works, citations, _ = scan_corpus(folder)
-    table = checks.diagnose(works, citations, cache_dir=config.cache_dir)
+    table = check(works, citations, cache_dir=config.cache_dir)
     print_lines(f"{level:8} {text}" for level, text in table.select("level", "text").rows())
     if picture is not None:
         plot_diagnostics(table, picture, title=folder.name)

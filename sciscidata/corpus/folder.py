@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
-from sciscidata._support.parallel import map_in_order
 from sciscidata.errors import (
     ConfigError,
     EmptyInputError,
@@ -30,7 +29,15 @@ from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, Time, read_gra
 from sciscidata.options.checks import Configuration, Folder
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
-from sciscidata.storage import BLANK_SEAL, cached_folder, hash_file, is_sealed_text, path_inside, real_path, refuse_link
+from sciscidata.storage import (
+    BLANK_SEAL,
+    cached_folder,
+    find_damaged,
+    is_sealed_text,
+    path_inside,
+    real_path,
+    refuse_link,
+)
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
 from sciscidata.storage.paths import refuse_undecodable
 from sciscidata.storage.small_files import read_whole
@@ -220,19 +227,6 @@ def describe_part(file: IO[bytes], table: str) -> dict[str, Any]:
 def own_files(out: Path, folder: str) -> list[Path]:
     """List the files in one folder of a corpus that have a name given by this package, in order."""
     return [path for path in sorted((out / folder).glob("part-*")) if _OWN_NAME.fullmatch(path.name)]
-
-
-def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
-    """Return the names of files that are missing or differ from their SHA-256; an unreadable one is an OSError."""
-
-    def is_whole(item: tuple[str, str]) -> bool:
-        try:
-            return (out / item[0]).is_file() and hash_file(out / item[0]) == item[1]  # reading a pipe would wait
-        except FileNotFoundError:
-            return False
-
-    wholes = map_in_order(is_whole, sums.items(), 4)
-    return [name for name, whole in zip(sums, wholes, strict=True) if not whole]
 
 
 def recorded_sums(report: Mapping[str, Any]) -> dict[str, str]:

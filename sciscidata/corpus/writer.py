@@ -26,7 +26,6 @@ from sciscidata.corpus.folder import (
     TABLES,
     UNFINISHED,
     describe_part,
-    find_damaged,
     own_files,
     read_report,
     recorded_sums,
@@ -35,7 +34,7 @@ from sciscidata.corpus.folder import (
 from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError, UnsafeNameError
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus, require_columns
-from sciscidata.storage import BLANK_SEAL, hash_file, refuse_link, seal_text, storage_error, whole_when_done
+from sciscidata.storage import find_damaged, hash_file, refuse_link, seal_json, storage_error, whole_when_done
 from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.parquet import ROWS_PER_GROUP, write_parquet
 from sciscidata.storage.paths import list_visible
@@ -55,7 +54,7 @@ def write_corpus(
     inputs: Sequence[Path] = (),
     overwrite: bool = False,
     advance: Callable[[float], None] | None = None,
-    found: Mapping[str, Any] = MappingProxyType({}),
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Corpus:
     """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames; scan the result.
 
@@ -99,7 +98,7 @@ def write_corpus(
         report = {
             **corpus.provenance,
             **of_columns,
-            **found,
+            **facts,
             "works": n_works,
             "citations": n_citations,
             "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],
@@ -262,5 +261,5 @@ def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
 def write_report(out: Path, report: dict[str, Any]) -> None:
     """Write ``corpus.json``, sealed: it makes the folder a corpus. Raise StorageError if that fails."""
     versioned = {"format_version": FORMAT_VERSION_OF_CORPUS, **report}
-    text = seal_text(json.dumps({**versioned, **BLANK_SEAL}, indent=1, ensure_ascii=False) + "\n")
+    text = seal_json(versioned, indent=1, ensure_ascii=False)
     write_small(out / INDEX, lambda path: path.write_bytes(text))

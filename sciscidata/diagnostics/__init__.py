@@ -1,4 +1,4 @@
 """Diagnostics: what in works and citations would make scores wrong in silence.
 
-Read first: ``checks.py``, which counts. ``picture.py`` draws what it has found.
+Read first: ``diagnose.py``, which counts. ``picture.py`` draws what it has found.
 """

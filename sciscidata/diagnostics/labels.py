@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from sciscidata.diagnostics.checks import Check
+from sciscidata.diagnostics.diagnose import Check
 from sciscidata.disruption.label_confidence import LabelCeiling, best_expected, check_shares, redraw_labels
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
@@ -48,8 +48,8 @@ def diagnose_labels(
     labels = [label for label in DISRUPTION_LABELS if drawn.get(label) and label in redraws.counts]
     if not labels:
         return None, []
-    found = redraws.find_ceiling({label: drawn[label] for label in labels})
-    ceiling = {"accuracy": round(found.accuracy, 3), "macro_f1": round(found.macro_f1, 3), "works": n_eligible}
+    most = redraws.find_ceiling({label: drawn[label] for label in labels})
+    ceiling = {"accuracy": round(most.accuracy, 3), "macro_f1": round(most.macro_f1, 3), "works": n_eligible}
     sure = (
         pl.DataFrame({"label": redraws.labels, "confidence": redraws.find_confidence()})
         .group_by("label")

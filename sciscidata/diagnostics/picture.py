@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import polars as pl
 
-from sciscidata.diagnostics.checks import DIAGNOSTICS
+from sciscidata.diagnostics.diagnose import DIAGNOSTICS
 from sciscidata.frames import AnyFrame
 from sciscidata.intervals import wilson_interval
 from sciscidata.plots import plain, save
-from sciscidata.plots.by_group import FEW, Panel, draw_panel
+from sciscidata.plots.by_group import FEW, Panel, Reading, draw_panel
 from sciscidata.plots.figure import tick_numbers
 from sciscidata.plots.measure import put_measured
 from sciscidata.schemas import require_columns
@@ -144,7 +144,7 @@ def _draw_groups(axes: Axes, by_name: dict[str, dict[str, Any]], x: str, chosen:
         limits = axes.set_xlim if x == "field" else axes.set_ylim
         limits(-0.03, 1.03)
         names = {name: plain(name) for name in chosen} if x == "field" else {}
-        draw_panel(axes, x, Panel("", "share", lines), by="check", names=names)
+        draw_panel(axes, x, Panel("", "share", lines), Reading(by="check", names=names))
         axes.set(xlabel="", ylabel="")
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.08), frameon=False, fontsize=8)
 

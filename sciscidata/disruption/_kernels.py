@@ -9,12 +9,48 @@ are asked for while those of the present one are read.
 # pyright: basic
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array
 from sciscidata._kernels.compile import helper, kernel, prefetch
 
 _OF_A_LINE = 16  # citers in a cache line
 _LINES_ASKED_FOR = 4
+
+
+class Lists(NamedTuple):
+    """Who cites whom: each list is a slice of a flat array, in order of time."""
+
+    ref_offsets: Int64Array  # (papers + 1): where the references of each paper begin
+    refs: Int32Array  # (references): cited papers
+    citers: AnyArray  # (citations): the citers of all papers, end to end
+    window: AnyArray  # (papers, 2): where a paper's citers in the window begin and end in citers
+
+
+class Place(NamedTuple):
+    """Which papers may be citers in the window: ``base`` .. ``base + span - 1``."""
+
+    base: int
+    span: int
+    omit_focal: bool  # the focal paper itself is none
+
+
+class Scratch(NamedTuple):
+    """Room that one thread writes to."""
+
+    slices: AnyArray  # (2, most references, 2): those of ``window`` of this focal paper's references, and of the next
+    stamps: AnyArray  # (papers of a part): zeros at first, then the number of the last focal paper that saw each citer
+    highest: int  # the largest such number
+    found: AnyArray  # (papers of a part + 1): citers with a new stamp; unused with one window
+
+
+class Shared(NamedTuple):
+    """What is counted for the family, (papers, windows) each."""
+
+    n_strong: AnyArray  # citers of the focal paper that share at least so many references with it
+    n_shared: Int64Array  # shared references, summed over its citers
 
 
 @kernel
@@ -40,8 +76,9 @@ def slices_by_own_age(window, citer_offsets, citers, lows, highs):
 
 
 @helper
-def _gather(focal, last, ref_offsets, refs, citers, window, slices):
+def _gather(focal, last, lists, slices):
     """Collect the non-empty slices of the references of ``focal``; return how many there are."""
+    ref_offsets, refs, citers, window = lists
     if focal + 1 < last:
         for e in range(ref_offsets[focal + 1], ref_offsets[focal + 2]):
             prefetch(window, 2 * np.int64(refs[e]))  # pyright: ignore[reportCallIssue]
@@ -87,25 +124,25 @@ def _finish_windows(citers, begin, end, ends, row):
 
 
 @kernel
-def count_citers(
-    first, last, ref_offsets, refs, citers, window, slices, base, span, omit_focal, ends, stamps, highest, found, counts
-):
+def count_citers(first, last, lists, place, ends, scratch, counts):
     """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (last - first, windows, 3).
 
     Every in-window citer of a reference is stamped with a number of the focal paper. New stamps counted are n_j + n_k;
     the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i. With several windows (``ends``,
     ascending, of citers), the lists are walked once. New stamps are noted in ``found``, and counted there for each
-    window. ``stamps`` starts as zeros, and holds numbers up to ``highest``. None exceeds the present one, and "less"
-    takes an instruction less than "not equal". A wider window is taken in parts, each with its own number. Lists are
-    sorted, so the next part begins where this one stopped. ``slices`` (2, most references, 2) and ``found`` are
-    scratch.
+    window. None exceeds the present one, and "less" takes an instruction less than "not equal". A window wider than
+    ``stamps`` is taken in parts, each with its own number. Lists are sorted, so the next part begins where this one
+    stopped. ``ends`` is None for one window: an argument by itself, since numba leaves out what cannot run only then.
     """
+    citers, window = lists.citers, lists.window
+    base, span, omit_focal = place
+    slices, stamps, highest, found = scratch
     whole = span <= stamps.size
     number = np.int64(0)
     now = 0
-    n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
+    n_slices = _gather(first, last, lists, slices[0])
     for focal in range(first, last):
-        n_next = _gather(focal + 1, last, ref_offsets, refs, citers, window, slices[1 - now])
+        n_next = _gather(focal + 1, last, lists, slices[1 - now])
         n_found = np.uint32(0)
         n_j = np.uint32(0)
         own, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
@@ -118,8 +155,8 @@ def count_citers(
                 np.uint32(base + span - low if base + span - low < stamps.size else stamps.size),
             )
             if number == highest:
-                for place in range(stamps.size):
-                    stamps[place] = 0
+                for i in range(stamps.size):
+                    stamps[i] = 0
                 number = np.int64(0)
             number += 1
             stamp = stamps.dtype.type(number)
@@ -131,8 +168,8 @@ def count_citers(
             for s in range(n_slices):
                 e, stop = np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])
                 if whole:  # the same loop without a test for the end of the part: a quarter faster
-                    for place in range(e, stop):
-                        citer = np.uint32(np.uint32(citers[place]) - start)
+                    for i in range(e, stop):
+                        citer = np.uint32(np.uint32(citers[i]) - start)
                         if ends is not None:
                             found[n_found] = citer
                         n_found = np.uint32(n_found + np.uint32(stamps[citer] < stamp))
@@ -179,39 +216,24 @@ def count_citers(
 
 
 @kernel
-def count_shared(
-    first,
-    last,
-    ref_offsets,
-    refs,
-    citers,
-    window,
-    slices,
-    base,
-    span,
-    omit_focal,
-    ends,
-    strong,
-    limit,
-    counts,
-    n_strong,
-    n_shared,
-):
+def count_shared(first, last, lists, place, ends, strong, limit, slices, counts, shared):
     """Count as count_citers does, and also how many references each citer shares with the focal paper.
 
-    ``n_strong``: citers of the focal paper that share at least ``strong`` references; ``n_shared``: shared references
-    summed over its citers. A stamp is the focal paper's base number plus the references met so far. Base numbers lie so
-    far apart that no list reaches the next one. Stamps are cleared before they would pass ``limit``.
+    A stamp is the focal paper's base number plus the references met so far. Base numbers lie so far apart that no list
+    reaches the next one. Stamps are cleared before they would pass ``limit``. ``slices`` is that of ``Scratch``.
     """
+    citers, window = lists.citers, lists.window
+    base, span, omit_focal = place
+    n_strong, n_shared = shared
     stamps = np.zeros(span, np.uint32)
     found = np.empty(span + 1, np.uint32)
     start = np.uint32(base)
     step = slices.shape[1] + 1
     zero = np.int64(0)
     now = 0
-    n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
+    n_slices = _gather(first, last, lists, slices[0])
     for focal in range(first, last):
-        n_next = _gather(focal + 1, last, ref_offsets, refs, citers, window, slices[1 - now])
+        n_next = _gather(focal + 1, last, lists, slices[1 - now])
         if zero + 2 * step > limit:
             stamps[:] = 0
             zero = np.int64(0)

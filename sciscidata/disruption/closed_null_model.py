@@ -90,13 +90,13 @@ def expect(graph: CitationGraph, config: CDConfig) -> Float64Array:
     n_years, starts = graph.years.size, graph.year_offsets
     group = np.full(graph.n_works, n_years)  # works without a year are one more year
     group[: graph.n_dated] = np.repeat(np.arange(n_years), np.diff(starts))
-    found = np.full((2, graph.n_dated), np.nan)
+    expected = np.full((2, graph.n_dated), np.nan)
     years = graph.years.astype(np.int64)
     for y, (first, last) in enumerate(pairwise(starts.tolist())):
         inside = config.times_of_citers(int(years[y]), config.window_years)
         if window := range(*np.searchsorted(years, [inside.start, inside.stop]).tolist()):
-            found[:, first:last] = _expect_year(graph, group, y, window)
-    return found
+            expected[:, first:last] = _expect_year(graph, group, y, window)
+    return expected
 
 
 def _citers(graph: CitationGraph, year: int) -> Int64Array:

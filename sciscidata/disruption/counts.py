@@ -72,20 +72,22 @@ class Counter:
         def share(span: tuple[int, int]) -> int:
             first, last = span
             rows = slice(first - focal.start, last - focal.start)
-            place = (window.low, max(window.high - window.low, 1), omit_focal)
+            width = window.high - window.low
+            place = kernels.Place(window.low, max(width, 1), omit_focal)
             longest = int(np.diff(graph.ref_offsets[first : last + 1]).max(initial=1))
             slices = np.empty((2, longest, 2), window.slices.dtype)
-            lists = (first, last, graph.ref_offsets, graph.refs, window.citers, window.slices, slices, *place)
+            lists = kernels.Lists(graph.ref_offsets, graph.refs, window.citers, window.slices)
             if config.family:
-                kernels.count_shared(*lists, ends, config.di_l, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
+                shared = kernels.Shared(n_j5[rows], n_shared[rows])
+                limits = (config.di_l, _LAST_STAMP)
+                kernels.count_shared(first, last, lists, place, ends, *limits, slices, counts[rows], shared)
             else:
-                width = window.high - window.low
                 # One byte each for a single part; with more parts the numbers run out faster.
                 stamps = np.zeros(max(width, 1), np.uint8) if width <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
                 several = ends if ends.size > 1 else None
                 found = np.empty(1 if several is None else stamps.size + 1, np.uint32)  # unwritten pages cost nothing
-                highest = np.iinfo(stamps.dtype).max
-                kernels.count_citers(*lists, several, stamps, highest, found, counts[rows])
+                scratch = kernels.Scratch(slices, stamps, np.iinfo(stamps.dtype).max, found)
+                kernels.count_citers(first, last, lists, place, several, scratch, counts[rows])
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
         spans = [*pairwise(_cuts(graph, focal.start, focal.stop, 4 * self._n_threads))]

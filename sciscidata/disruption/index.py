@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
@@ -22,9 +22,10 @@ from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import (
     CitationGraph,
+    GraphInTask,
     build_graph,
     content_hash,
-    graph_folder,
+    for_tasks,
     open_in_task,
     require_times,
 )
@@ -180,43 +181,37 @@ def _score_shares(
     bounds = offsets[dated.start] + (offsets[dated.stop] - offsets[dated.start]) * np.arange(1, n) // n
     inner = np.searchsorted(offsets[dated.start : dated.stop], bounds) + dated.start
     cuts = np.unique([dated.start, *inner.tolist(), dated.stop]).tolist()
-    given = {
-        "graph": str(graph_folder(graph).absolute()),
-        "stage_dir": engine.config.stage_dir,
-        "config": asdict(config),
-        "n_threads": engine.config.threads,
-    }
+    of_all = for_tasks(graph, engine.config.stage_dir) | {"config": asdict(config), "n_threads": engine.config.threads}
     spans = [range(*pair) for pair in pairwise(cuts)]
     tasks = [
         Task(
             name=f"CD index, share {number} of {len(spans)}",
             work=name_of(score_share),
-            arguments=given | {"first": span.start, "last": span.stop},
+            arguments=of_all | {"first": span.start, "last": span.stop},
             out=str(home / f"{number:05}.parquet"),
             cost=float(offsets[span.stop] - offsets[span.start]),
         )
         for number, span in enumerate(spans, 1)
     ]
     engine.do_all(tasks, home, what="CD index", unit="references")
-    return [(span, Path(given.out)) for span, given in zip(spans, tasks, strict=True)]
+    return [(span, Path(one.out)) for span, one in zip(spans, tasks, strict=True)]
+
+
+class _Share(GraphInTask):
+    """Which works a task scores, and how."""
+
+    config: dict[str, Any]
+    n_threads: int
+    first: int
+    last: int
 
 
 @task
-def score_share(
-    advance: Advance,
-    *,
-    graph: str,
-    stage_dir: str | None,
-    config: dict[str, Any],
-    n_threads: int,
-    first: int,
-    last: int,
-    out: Path,
-) -> None:
+def score_share(advance: Advance, *, out: Path, **share: Unpack[_Share]) -> None:
     """Score the works from ``first`` up to ``last`` of a graph on disk into one Parquet file."""
-    opened = open_in_task(graph, stage_dir)
-    rows = score_graph(opened, CDConfig(**config), focal=range(first, last), n_threads=n_threads, advance=advance)
-    write_parquet(rows, out)
+    graph, config = open_in_task(share["graph"], share["stage_dir"]), CDConfig(**share["config"])
+    focal = range(share["first"], share["last"])
+    write_parquet(score_graph(graph, config, focal=focal, n_threads=share["n_threads"], advance=advance), out)
 
 
 def _rows_of(shares: list[tuple[range, Path]], span: range) -> pl.DataFrame:
@@ -242,13 +237,13 @@ def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
 
 
 def _counts_by_year(
-    graph: CitationGraph, config: CDConfig, spans: list[range], n_threads: int | None, given: Advance | None = None
+    graph: CitationGraph, config: CDConfig, spans: list[range], n_threads: int | None, bar: Advance | None = None
 ) -> Iterator[tuple[range, dict[str, AnyArray]]]:
     """Count for one span of works after the other, with a bar, unless one is given."""
     if not spans:
         return
     n_references = sum(int(graph.ref_offsets[span.stop] - graph.ref_offsets[span.start]) for span in spans)
-    with nullcontext(given) if given else progress_bar("CD index", n_references, unit="references") as advance:
+    with nullcontext(bar) if bar else progress_bar("CD index", n_references, unit="references") as advance:
         counter = Counter(graph, config, n_threads or pl.thread_pool_size(), advance, spans[-1].stop)
         for span in spans:
             yield span, counter.count(span)

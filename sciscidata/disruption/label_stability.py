@@ -99,13 +99,13 @@ def find_label_stability(
         grouped = early.drop_nulls("is_same").select("is_same", group=of_work).explode("group").group_by("group")
         share = grouped.agg(works=pl.len().cast(pl.Int64), share_same=pl.col("is_same").mean())
         parts.append(share.select(pl.lit(age, pl.Int32).alias("age"), *LABEL_STABILITY.names()[1:]))
-    found = pl.concat(parts)
-    if found.is_empty():
+    shares = pl.concat(parts)
+    if shares.is_empty():
         raise EmptyInputError(
             f"{stage}: no window of {ages[0]} years ends before the last year of the data ({last_year}). "
             "Give smaller ages, or data of more years."
         )
-    return found.sort("age", pl.col("group").cast(pl.Enum(GROUPS)))
+    return shares.sort("age", pl.col("group").cast(pl.Enum(GROUPS)))
 
 
 def _label(counted: pl.DataFrame, thresholds: LabelThresholds | None, ending: str) -> pl.Series:

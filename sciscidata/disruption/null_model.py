@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sized
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple, Unpack
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import watched
-from sciscidata.graph.graph import CitationGraph, build_graph, graph_folder, open_in_task
+from sciscidata.graph.graph import CitationGraph, GraphInTask, build_graph, for_tasks, open_in_task
 from sciscidata.options.checks import check_threads, check_value, checked_config
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
@@ -52,6 +52,21 @@ NULL_CD_INDEX: Final = pl.Schema(
 )
 _ROWS_AT_ONCE: Final = 1 << 20
 _YEAR_ZERO: Final = 2**31  # years may be negative, counters not; 0 stands for works without a year
+
+
+class Draws(NamedTuple):
+    """Which rewired graphs are drawn: what they keep, how many, and their seed."""
+
+    null: Null = "rewired"
+    n_draws: int = 100
+    seed: int = 0
+
+    def check(self) -> Draws:
+        """Raise a ConfigError if a value does not fit; return the draws."""
+        check_value("null", self.null, Null)
+        check_value("n_draws", self.n_draws, NDraws)
+        check_value("seed", self.seed, int)
+        return self
 
 
 def compute_null_cd_index(
@@ -106,13 +121,12 @@ def compute_null_cd_index(
     read = ("work_id", "publication_year")
     works = require_columns(works, WORKS, frame_name="WORKS", stage="compute_null_cd_index", columns=read)
     config = checked_config(config, CDConfig, "window_years=10")
-    check_draws(null, n_draws, seed)
+    draws = Draws(null, n_draws, seed).check()
     check_threads(n_threads)
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
-        given: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed, "n_threads": n_threads}
-        scores = score_nulls(graph, {"": replace(config, windows=())}, **given)["", ""]
+        scores = score_nulls(graph, {"": replace(config, windows=())}, draws, n_threads=n_threads)["", ""]
         return watched(scores, graph, "compute_null_cd_index")
 
     return with_original_ids(pl.defer(score, schema=NULL_CD_INDEX), works)
@@ -121,21 +135,18 @@ def compute_null_cd_index(
 def score_nulls(
     graph: CitationGraph,
     configs: Mapping[str, CDConfig],
+    draws: Draws,
     *,
-    null: Null = "rewired",
-    n_draws: int = 100,
-    seed: int = 0,
     n_threads: int | None = None,
-    engine: Engine | None = None,
-    home: Path | None = None,
+    tasks: tuple[Engine, Path] | None = None,
 ) -> dict[tuple[str, str], pl.DataFrame]:
     """Compare the CD index under several conventions, with all their windows, with its index in the same draws.
 
     Returns NULL_CD_INDEX for each name and window, by (year, work_id); works without a year come last. Memory: 28 bytes
-    a work for each. Files of the engine's tasks, one for each draw, stay in ``home``.
+    a work for each. ``tasks``: an engine, and the folder in which a file of its task stays for each draw.
     """
+    null, n_draws, seed = draws.check()
     configs = {name: replace(config, family=False, di_l=5) for name, config in configs.items()}
-    check_draws(null, n_draws, seed)
     check_threads(n_threads)
     threads = n_threads or pl.thread_pool_size()
     sums = {(name, window): _Sums(graph.n_dated) for name, config in configs.items() for window in config.all_windows}
@@ -143,9 +154,8 @@ def score_nulls(
         for name, span, values in _indices_by_year(graph, configs, threads, advance):
             sums[name].observed[span] = values
     n_mended = n_stuck = 0
-    if engine is not None and home is not None:
-        given = {"configs": {name: asdict(config) for name, config in configs.items()}, "null": null, "seed": seed}
-        for path, facts in _draw_by_tasks(graph, given, n_draws, engine, home):
+    if tasks is not None:
+        for path, facts in _draw_by_tasks(graph, configs, draws, *tasks):
             n_mended, n_stuck = n_mended + facts["n_mended"], n_stuck + facts["n_stuck"]
             for name, of_draws in sums.items():
                 of_draws.add(read_parquet(path, ["".join(name)]).to_series().to_numpy(writable=True))
@@ -192,44 +202,47 @@ def _summed(graph: CitationGraph, sums: _Sums) -> pl.DataFrame:
 
 
 def _draw_by_tasks(
-    graph: CitationGraph, given: dict[str, Any], n_draws: int, engine: Engine, home: Path
+    graph: CitationGraph, configs: Mapping[str, CDConfig], draws: Draws, engine: Engine, home: Path
 ) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Have tasks score the works in each draw; give their files in the order of the draws."""
-    of_engine = {"stage_dir": engine.config.stage_dir, "n_threads": engine.config.threads}
-    given = given | of_engine | {"graph": str(graph_folder(graph).absolute())}
+    of_all = for_tasks(graph, engine.config.stage_dir) | {
+        "configs": {name: asdict(config) for name, config in configs.items()},
+        "null": draws.null,
+        "seed": draws.seed,
+        "n_threads": engine.config.threads,
+    }
     tasks = [
         Task(
-            name=f"draw {number + 1} of {n_draws}",
+            name=f"draw {number + 1} of {draws.n_draws}",
             work=name_of(score_draw),
-            arguments=given | {"number": number},
+            arguments=of_all | {"number": number},
             out=str(home / f"{number:06}.parquet"),
         )
-        for number in range(n_draws)
+        for number in range(draws.n_draws)
     ]
-    found = engine.do_all(tasks, home, what="null model", unit="draws")
-    for drawn, facts in zip(tasks, found, strict=True):
+    all_facts = engine.do_all(tasks, home, what="null model", unit="draws")
+    for drawn, facts in zip(tasks, all_facts, strict=True):
         yield Path(drawn.out), facts
 
 
+class _DrawInTask(GraphInTask):
+    """Which draw a task makes, and how it scores the works in it."""
+
+    configs: dict[str, dict[str, Any]]
+    null: Null
+    seed: int
+    number: int
+    n_threads: int
+
+
 @task
-def score_draw(
-    advance: Advance,
-    *,
-    graph: str,
-    stage_dir: str | None,
-    configs: dict[str, dict[str, Any]],
-    null: Null,
-    seed: int,
-    number: int,
-    n_threads: int,
-    out: Path,
-) -> dict[str, int]:
+def score_draw(advance: Advance, *, out: Path, **of: Unpack[_DrawInTask]) -> dict[str, int]:
     """Score all dated works in one draw, NaN where undefined, into Parquet with a column per convention and window."""
-    opened = open_in_task(graph, stage_dir)
-    draw = rewire(opened, number, null=null, seed=seed, n_threads=n_threads)
-    named, columns = {name: CDConfig(**one) for name, one in configs.items()}, dict[str, Float64Array]()
-    for name, span, values in _indices_by_year(draw.graph, named, n_threads, advance, in_draws=True):
-        columns.setdefault("".join(name), np.empty(opened.n_dated))[span] = values
+    graph, n_threads = open_in_task(of["graph"], of["stage_dir"]), of["n_threads"]
+    draw = rewire(graph, of["number"], null=of["null"], seed=of["seed"], n_threads=n_threads)
+    configs, columns = {name: CDConfig(**one) for name, one in of["configs"].items()}, dict[str, Float64Array]()
+    for name, span, values in _indices_by_year(draw.graph, configs, n_threads, advance, in_draws=True):
+        columns.setdefault("".join(name), np.empty(graph.n_dated))[span] = values
     write_parquet(pl.DataFrame(columns), out)
     return {"n_mended": draw.n_mended, "n_stuck": draw.n_stuck}
 
@@ -278,7 +291,7 @@ def rewire(
 
 
 def _indices_by_year(
-    graph: CitationGraph, configs: Mapping[str, CDConfig], n_threads: int, given: Advance, *, in_draws: bool = False
+    graph: CitationGraph, configs: Mapping[str, CDConfig], n_threads: int, bar: Advance, *, in_draws: bool = False
 ) -> Iterator[tuple[tuple[str, str], slice, Float64Array]]:
     """Give convention and window, span, and CD index of some years after the other, NaN where undefined.
 
@@ -287,7 +300,7 @@ def _indices_by_year(
     n_references = max(1, _n_references(graph, configs))
 
     def advance(amount: float, note: str = "") -> None:
-        given(amount / n_references if in_draws else amount, note)
+        bar(amount / n_references if in_draws else amount, note)
 
     for name, config in configs.items():
         counter = Counter(graph, config, n_threads, advance)
@@ -310,10 +323,3 @@ def _indices_by_year(
 def _n_references(graph: CitationGraph, configs: Sized) -> int:
     """Count what is read to score a graph under some conventions."""
     return int(graph.ref_offsets[graph.n_dated]) * len(configs)
-
-
-def check_draws(null: object, n_draws: object, seed: object) -> None:
-    """Raise a ConfigError if one of these does not describe draws."""
-    check_value("null", null, Null)
-    check_value("n_draws", n_draws, NDraws)
-    check_value("seed", seed, int)

@@ -111,12 +111,12 @@ class _Worker:
         self._tasks: IO[bytes] = self._process.stdin
         self._answers: IO[bytes] = self._process.stdout
 
-    def run(self, given: Task, advance: Advance) -> Outcome:
+    def run(self, piece: Task, advance: Advance) -> Outcome:
         """Send a task and wait for what comes of it."""
         with suppress(BrokenPipeError):  # the process has died: told below
-            self._tasks.write(msgspec.json.encode(given) + b"\n")
+            self._tasks.write(msgspec.json.encode(piece) + b"\n")
             self._tasks.flush()
-        share = _Share(given.cost, advance)
+        share = _Share(piece.cost, advance)
         for line in self._answers:
             answer = msgspec.json.decode(line, type=_Answer)
             if answer.outcome is not None:
@@ -124,7 +124,7 @@ class _Worker:
                 return answer.outcome
             share.add(answer.done)
         msg = (
-            f"the process at work on {given.name} ended with code {self._process.wait()}, perhaps without enough "
+            f"the process at work on {piece.name} ended with code {self._process.wait()}, perhaps without enough "
             "memory. Run again: what is finished is kept. Fewer workers need less memory."
         )
         return Outcome(error="StorageError", message=msg)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from sciscidata import errors
 from sciscidata.errors import SciSciDataError, StorageError, UnsafeNameError
-from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, seal_text, storage_error, whole_when_done
+from sciscidata.storage import hash_file, is_sealed_text, seal_json, storage_error, whole_when_done
 from sciscidata.storage.atomic import flush
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.terminal.progress import Advance
@@ -71,59 +71,59 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{function.__module__}:{function.__qualname__}"
 
 
-def run_task(given: Task, advance: Advance | None = None) -> Outcome:
+def run_task(piece: Task, advance: Advance | None = None) -> Outcome:
     """Do a task here, or find that an earlier run has done it. ``advance`` gets shares of its cost on the way."""
     try:
-        done = read_receipt(given)
-        return Outcome(_work(given, advance or (lambda amount, note="": None)) if done is None else done)
+        done = read_receipt(piece)
+        return Outcome(_work(piece, advance or (lambda amount, note="": None)) if done is None else done)
     except SciSciDataError as error:
         return Outcome(error=type(error).__name__, message=str(error))
     except OSError as error:
-        return Outcome(error="StorageError", message=str(storage_error(error, Path(given.out or "."))))
+        return Outcome(error="StorageError", message=str(storage_error(error, Path(piece.out or "."))))
     except MemoryError:
-        return Outcome(error="StorageError", message=f"{given.name}: not enough memory. Give each task more of it.")
+        return Outcome(error="StorageError", message=f"{piece.name}: not enough memory. Give each task more of it.")
     except Exception:  # a bug: its trace has to reach who can mend it
-        return Outcome(error="RuntimeError", message=f"{given.name} failed:\n{traceback.format_exc()}")
+        return Outcome(error="RuntimeError", message=f"{piece.name} failed:\n{traceback.format_exc()}")
 
 
-def read_receipt(given: Task) -> dict[str, Any] | None:
+def read_receipt(piece: Task) -> dict[str, Any] | None:
     """Return the facts of a finished task whose file and receipt are whole; None if it has to be done."""
-    if not given.out:
+    if not piece.out:
         return None
     try:
-        content = read_whole(_receipt_path(given))
+        content = read_whole(_receipt_path(piece))
         receipt = parse_json(content)
-        is_same = receipt["arguments"] == _as_json(given.arguments) and receipt["work"] == given.work
+        is_same = receipt["arguments"] == _as_json(piece.arguments) and receipt["work"] == piece.work
         is_same = is_same and is_sealed_text(content)
-        return receipt["facts"] if is_same and receipt["sha256"] == hash_file(Path(given.out)) else None
+        return receipt["facts"] if is_same and receipt["sha256"] == hash_file(Path(piece.out)) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _work(given: Task, advance: Advance) -> dict[str, Any]:
-    if _OWN_FUNCTION.fullmatch(given.work):
-        importlib.import_module(given.work.partition(":")[0])
-    function = _declared.get(given.work)
+def _work(piece: Task, advance: Advance) -> dict[str, Any]:
+    if _OWN_FUNCTION.fullmatch(piece.work):
+        importlib.import_module(piece.work.partition(":")[0])
+    function = _declared.get(piece.work)
     if function is None:
         raise UnsafeNameError(
-            f"{given.work!r} is no task of this package. The tasks were written by another version: start the stage "
+            f"{piece.work!r} is no task of this package. The tasks were written by another version: start the stage "
             "again."
         )
-    if not given.out:
-        return function(advance, **given.arguments) or {}
+    if not piece.out:
+        return function(advance, **piece.arguments) or {}
     # The name is this run's own: a task that was believed lost may still be at work elsewhere.
-    out = Path(given.out)
+    out = Path(piece.out)
     unfinished = out.with_name(f".{out.name}.{secrets.token_hex(8)}.tmp")
     try:
-        facts = function(advance, out=unfinished, **given.arguments) or {}
+        facts = function(advance, out=unfinished, **piece.arguments) or {}
         if not unfinished.exists():
-            raise StorageError(f"{given.name} has written nothing to {out}. Run it again.")
-        receipt = {"work": given.work, "arguments": given.arguments, "sha256": hash_file(unfinished), "facts": facts}
+            raise StorageError(f"{piece.name} has written nothing to {out}. Run it again.")
+        receipt = {"work": piece.work, "arguments": piece.arguments, "sha256": hash_file(unfinished), "facts": facts}
         flush(unfinished)
         unfinished.replace(out)
-        unfinished.write_bytes(seal_text(json.dumps(receipt | BLANK_SEAL)))
+        unfinished.write_bytes(seal_json(receipt, end=""))
         flush(unfinished)
-        unfinished.replace(_receipt_path(given))
+        unfinished.replace(_receipt_path(piece))
     finally:
         unfinished.unlink(missing_ok=True)
     return facts
@@ -134,8 +134,8 @@ def _as_json(arguments: dict[str, Any]) -> Any:  # noqa: ANN401
     return json.loads(json.dumps(arguments))
 
 
-def _receipt_path(given: Task) -> Path:
-    return Path(f"{given.out}.json")
+def _receipt_path(piece: Task) -> Path:
+    return Path(f"{piece.out}.json")
 
 
 def hash_array(array: npt.NDArray[Any]) -> str:

@@ -20,7 +20,7 @@ _AHEAD = np.uint64(64)  # citations whose place in memory is asked for in advanc
 
 
 @kernel
-def look_up(table, ids, wanted, adds, found, hashes):
+def look_up(table, ids, wanted, adds, positions, hashes):
     """Write the position in ``ids`` of each wanted id to ``found``, or -1. Return how many have none.
 
     ``table`` (a power of two) holds positions, all ones where it is free. The bits above a position are of the id's
@@ -52,7 +52,7 @@ def look_up(table, ids, wanted, adds, found, hashes):
                 position = np.uint64(table[slot]) ^ tag
             is_missing = table[slot] == _FREE
             if not adds:
-                found[i] = -1 if is_missing else np.int64(position)  # pyright: ignore[reportArgumentType]
+                positions[i] = -1 if is_missing else np.int64(position)  # pyright: ignore[reportArgumentType]
             elif is_missing:
                 table[slot] = tag | np.uint64(ids.size - wanted.size + i)
             else:

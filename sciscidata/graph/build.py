@@ -75,9 +75,9 @@ def lay_out(
     """
     store = Store(folder, means.lasting)
     # The three are made together: one may be missing because it was damaged.
-    found = [store.find(name) for name in ("work_ids", "ref_offsets", "refs")]
-    refs = found[-1]
-    if refs is None or any(array is None for array in found):
+    made = [store.find(name) for name in ("work_ids", "ref_offsets", "refs")]
+    refs = made[-1]
+    if refs is None or any(array is None for array in made):
         if not (spool_folder := scratch / "edges").exists():
             spool_edges(citations, nodes.ids, scratch, means)
         spool = Spool(spool_folder, nodes.ids.size)
@@ -112,9 +112,9 @@ class Store:
 
     def get(self, name: str) -> AnyArray:
         """Return an array that is finished."""
-        found = self.find(name)
-        assert found is not None
-        return found
+        array = self.find(name)
+        assert array is not None
+        return array
 
     def keep(self, name: str, most: int, blocks: Iterable[AnyArray]) -> AnyArray:
         """Join blocks of at most ``most`` numbers in all; for a file, only one block is in memory."""
@@ -284,12 +284,12 @@ def _scatter(rows: pl.DataFrame, times: AnyArray, cursor: Int64Array, ids: Int64
     time = rows["time"]
     slot = np.where(time.is_null().to_numpy(), times.size, np.searchsorted(times, time.fill_null(_UNDATED).to_numpy()))
     order = np.argsort(slot, kind="stable")
-    found = rows["work_id"].to_numpy()[order]
+    in_order = rows["work_id"].to_numpy()[order]
     counts = np.bincount(slot, minlength=cursor.size)
     start = 0
     for at in np.flatnonzero(counts).tolist():
         first, count = int(cursor[at]), int(counts[at])
-        ids[first : first + count] = found[start : start + count]
+        ids[first : first + count] = in_order[start : start + count]
         start += count
     cursor += counts
 
@@ -365,9 +365,9 @@ def _look_up(table: AnyArray, ids: Int64Array, wanted: Int64Array) -> tuple[Int3
     """Return the position of each wanted id, -1 where there is none, and whether one is missing."""
     from sciscidata.graph import _kernels as kernels
 
-    found = np.empty(wanted.size, np.int32)
-    given = (table, read_only(ids), read_only(wanted), False, found, np.empty(_AT_ONCE, np.uint64))
-    return found, kernels.look_up(*given) > 0
+    positions = np.empty(wanted.size, np.int32)
+    hashes = np.empty(_AT_ONCE, np.uint64)
+    return positions, kernels.look_up(table, read_only(ids), read_only(wanted), False, positions, hashes) > 0
 
 
 class _NewIds:
@@ -381,16 +381,16 @@ class _NewIds:
     def number(self, citing_ids: Int64Array, cited_ids: Int64Array, citing: Int32Array, cited: Int32Array) -> None:
         """Replace -1 in ``citing`` and ``cited`` by indices, but for an id that only cites itself."""
         is_edge = citing_ids != cited_ids
-        for given, indices in ((citing_ids, citing), (cited_ids, cited)):
+        for ids, indices in ((citing_ids, citing), (cited_ids, cited)):
             rows = np.flatnonzero((indices < 0) & is_edge)
-            wanted = given[rows]
-            found, any_missing = _look_up(self.table, self.ids[: self.n], wanted)
+            wanted = ids[rows]
+            positions, any_missing = _look_up(self.table, self.ids[: self.n], wanted)
             if any_missing:
-                is_new = found < 0
+                is_new = positions < 0
                 new, place = np.unique(wanted[is_new], return_inverse=True)
-                found[is_new] = self.n + place
+                positions[is_new] = self.n + place
                 self._add(new)
-            indices[rows] = self.first + found
+            indices[rows] = self.first + positions
 
     def _add(self, ids: Int64Array) -> None:
         start, self.n = self.n, self.n + ids.size

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import polars as pl
@@ -138,8 +138,8 @@ class CitationGraph:
             kernels.count(refs, share[0], counts[slice(*share)])
 
         def scatter(share: tuple[int, int]) -> None:
-            place = (citing.start, citing.stop, share[0], cursor[slice(*share)])
-            kernels.scatter_citers(self.ref_offsets, self.refs, *place, citers)
+            first, last = citing.start, citing.stop
+            kernels.scatter_citers(self.ref_offsets, self.refs, first, last, share[0], cursor[slice(*share)], citers)
 
         run_all(count, pairwise(cuts), n_threads)
         np.cumsum(starts, out=starts)
@@ -283,6 +283,18 @@ def graph_folder(graph: CitationGraph) -> Path:
     """Return the folder of a graph that is mapped from disk, as those of ``cache_dir`` are."""
     mapped: Any = graph.ref_offsets.base  # never empty, so it is mapped
     return Path(mapped.filename).parent
+
+
+class GraphInTask(TypedDict):
+    """What a task opens a graph with."""
+
+    graph: str
+    stage_dir: str | None
+
+
+def for_tasks(graph: CitationGraph, stage_dir: str | None) -> GraphInTask:
+    """Say where tasks find a graph that lies on a disk."""
+    return {"graph": str(graph_folder(graph).absolute()), "stage_dir": stage_dir}
 
 
 @lru_cache(maxsize=1)

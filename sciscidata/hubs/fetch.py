@@ -74,14 +74,14 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
                     most_bytes = _DOCUMENT_BYTES if is_document else int(files[file]["bytes"])
                 path.unlink(missing_ok=True)
                 hub.download(f"{address}/{quote(file)}", path, most_bytes)
-                found = describe_file(path)
-                if not is_document and found != files[file]:
+                arrived = describe_file(path)
+                if not is_document and arrived != files[file]:
                     raise VerificationError(
                         f"{file} arrived damaged: its size or SHA-256 is not the one that {MANIFEST} states. Fetch it "
                         "again."
                     )
                 if not is_document:
-                    note_finished(unfinished, file, found["sha256"])
+                    note_finished(unfinished, file, arrived["sha256"])
             logger.info("file %d of %d: %s", number, len(paths), file)
         verify_release(unfinished)
     return target

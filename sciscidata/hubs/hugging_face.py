@@ -88,6 +88,14 @@ class _TryAgainError(Exception):
         self.wait_s, self.is_unreached = wait_s, is_unreached
 
 
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, _TryAgainError)
+
+
+def _n_attempts(error: BaseException) -> int:
+    return _FIRST_ATTEMPTS if getattr(error, "is_unreached", False) else _ATTEMPTS
+
+
 class Hub:
     """A connection to the Hugging Face Hub: writes by huggingface_hub, reads within bounds; faults are tried again."""
 
@@ -213,13 +221,11 @@ class Hub:
                 reason, is_unreached = f"{type(cause).__name__}: {mask(cause)}", isinstance(error, httpx.ConnectError)
                 raise _TryAgainError(reason, is_unreached=is_unreached) from None
 
+        patience = retries.Patience(_may_pass, _n_attempts, _FIRST_WAIT_S, _LONGEST_WAIT_S)
         try:
             return retries.keep_trying(
                 attempt,
-                lambda error: isinstance(error, _TryAgainError),
-                lambda error: _FIRST_ATTEMPTS if getattr(error, "is_unreached", False) else _ATTEMPTS,
-                first_wait_s=_FIRST_WAIT_S,
-                longest_wait_s=_LONGEST_WAIT_S,
+                patience,
                 tell=lambda error, n, _: logger.info("%s failed to %s (%s); attempt %d", url, what, error, n),
             )
         except _TryAgainError as error:

@@ -29,7 +29,7 @@ from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
 from sciscidata.novelty.shapes import Cells, Groups
-from sciscidata.novelty.year_tasks import take_years
+from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import ATYPICALITY, require_columns
@@ -220,8 +220,8 @@ def _take_years(scorer: YearScorer, engine: Engine, home: Path, folder: Path) ->
         "background": None if background is None else str(background.path.absolute()),
     }
     arrays = {"venues": scorer.venues, **({} if background is None else {"source_ids": background.source_ids})}
-    done = take_years(engine, home, graph, years, score_one_year, arguments, arrays, what="atypicality")
-    for j, path, result in done:
+    work = YearWork(score_one_year, "atypicality", arguments, arrays)
+    for j, path, result in take_years(engine, home, graph, years, work):
         scorer.n_cells[j], scorer.n_known[j] = result["n_cells"], result["n_known"]
         if result["concentration"] is not None:
             scorer.concentrations[int(graph.years[j])] = result["concentration"]
@@ -229,8 +229,8 @@ def _take_years(scorer: YearScorer, engine: Engine, home: Path, folder: Path) ->
 
 
 @lru_cache(maxsize=1)
-def _scorer_in_task(given: str) -> YearScorer:
-    arguments = json.loads(given)
+def _scorer_in_task(of_all: str) -> YearScorer:
+    arguments = json.loads(of_all)
     graph, config = open_in_task(arguments["graph"], arguments["stage_dir"]), NoveltyConfig(**arguments["config"])
     background = None
     if arguments["background"] is not None:
@@ -239,9 +239,9 @@ def _scorer_in_task(given: str) -> YearScorer:
 
 
 @task
-def score_one_year(_: Advance, *, j: int, out: Path, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+def score_one_year(_: Advance, *, j: int, out: Path, **of_all: Any) -> dict[str, Any]:  # noqa: ANN401
     """Score the works of the j-th year of a graph on disk into one Parquet file."""
-    scorer = _scorer_in_task(json.dumps(given, sort_keys=True))
+    scorer = _scorer_in_task(json.dumps(of_all, sort_keys=True))
     write_parquet(scorer.score(j), out)
     counts = {"n_cells": int(scorer.n_cells[j]), "n_known": int(scorer.n_known[j])}
     return counts | {"concentration": scorer.concentrations.get(int(scorer.graph.years[j]))}
@@ -268,8 +268,8 @@ class YearScorer:
             if background.source_ids.size != venues.max(initial=-1) + 1:
                 raise ConfigError(f"{background.path} does not know these venues yet: background.for_venues_of(works).")
         self.graph, self.venues, self.background = graph, venues, background
-        self.year_of = pairs.year_places(graph)
-        self.left_out = np.zeros(graph.n_dated, np.bool_)
+        self.lists = pairs.references_of(graph, venues)
+        self.left_out = pairs.first_left_out(venues, needed=self.config.venue_required)
         n_years = graph.years.size
         self.n_cells, self.n_known = np.zeros((2, n_years), np.int64)  # venue pairs, and those the background holds
         self.concentrations: dict[int, float] = {}
@@ -310,8 +310,7 @@ class YearScorer:
     ) -> None:
         """Go from slots to venue pairs, to their z, and back to the works."""
         config, background = self.config, self.background
-        lists = self.graph, self.venues, self.year_of
-        slots = pairs.year_slots(*lists, j, config.max_references, self.left_out, venue_required=config.venue_required)
+        slots = pairs.year_slots(self.graph, self.lists, j, config.max_references, self.left_out)
         groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
         if not groups.n_pairs.any():
             return
@@ -360,9 +359,9 @@ class YearScorer:
             _warn_once(remark)
         if self.background is None:
             return
-        found, asked = int(self.n_known.sum()), int(self.n_cells.sum())
+        known, asked = int(self.n_known.sum()), int(self.n_cells.sum())
         path = self.background.path
-        logger.info("%s holds %s of the %s venue pairs of the scored works", path, f"{found:,}", f"{asked:,}")
+        logger.info("%s holds %s of the %s venue pairs of the scored works", path, f"{known:,}", f"{asked:,}")
         years: list[int] = self.graph.years.tolist()
         lacking = [year for year in years if year not in self.background.years]
         if lacking:

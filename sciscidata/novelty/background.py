@@ -30,7 +30,8 @@ from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, ope
 from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments
-from sciscidata.novelty.year_tasks import take_years
+from sciscidata.novelty.shapes import References
+from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, refuse_special, seal, storage_error
@@ -83,21 +84,21 @@ class Background:
         differ = [name for name, value in self.null_model.items() if asked.get(name) != value]
         differ += [name for name in asked if name not in self.null_model]
         if differ:
-            given = ", ".join(f"{name}={self.null_model[name]!r}" for name in differ if name in self.null_model)
+            options = ", ".join(f"{name}={self.null_model[name]!r}" for name in differ if name in self.null_model)
             raise ConfigError(
                 f"{self.path} was made under another null model: NoveltyConfig says "
-                f"{', '.join(f'{name}={asked.get(name)!r}' for name in differ)}. Set {given}, or write it anew."
+                f"{', '.join(f'{name}={asked.get(name)!r}' for name in differ)}. Set {options}, or write it anew."
             )
 
     def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Look up pairs by venue number, ``a`` of lower source_id: observed, mean, deviation; NaN where unknown."""
         asked = pl.DataFrame({"source_id_a": self.source_ids[a], "source_id_b": self.source_ids[b]})
         parts = [part.join(asked, on=_PAIR, how="semi") for part in self._parts(year)]
-        found = asked.join(
+        rows = asked.join(
             pl.concat([pl.DataFrame(schema=PAIR_STATISTICS), *parts]), on=_PAIR, how="left", maintain_order="left"
         )
         observed, mean, deviation = (
-            found[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
+            rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
         )
         return observed, mean, deviation
 
@@ -192,18 +193,18 @@ def write_null_model(
     if engine is not None and cache_dir is not None:
         key = content_hash(graph, FORMAT_VERSION, config.null_model(), *map(hash_array, corpus.arrays().values()))
         home = (Path(cache_dir) / f"background-{key}.tasks").absolute()
-        found = _by_tasks(corpus, asked, engine, home)
+        years_made = _by_tasks(corpus, asked, engine, home)
     else:
-        found = _by_threads(corpus, asked, n_threads or pl.thread_pool_size())
+        years_made = _by_threads(corpus, asked, n_threads or pl.thread_pool_size())
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []
     with (
         own_work(home) if home is not None else nullcontext(),
         atomic_file(path, overwrite=overwrite, recheck=partial(check_replaceable, path, overwrite=overwrite)) as file,
         pq.ParquetWriter(file, schema, **CHECKED) as writer,
-        closing(found),
+        closing(years_made),
     ):
-        for counts, rows in found:
+        for counts, rows in years_made:
             years.append(counts)
             if rows.height:  # an empty row group knows no year
                 writer.write_table(rows.to_arrow().cast(schema), row_group_size=ROWS_PER_GROUP["background"])
@@ -228,14 +229,14 @@ class _YearPairs:
         return {"venues": self.venues, "source_ids": self.source_ids}
 
     @cached_property
-    def _year_of(self) -> Int32Array:
-        return pairs.year_places(self.graph)
+    def _lists(self) -> References:
+        return pairs.references_of(self.graph, self.venues)
 
     def of_year(self, j: int) -> tuple[dict[str, int], pl.DataFrame]:
         """Return the counts of the j-th year and its rows of PAIR_STATISTICS, sorted."""
         graph, config, year = self.graph, self.config, int(self.graph.years[j])
-        lists, left_out = (graph, self.venues, self._year_of), np.zeros(graph.n_dated, np.bool_)
-        slots = pairs.year_slots(*lists, j, config.max_references, left_out, venue_required=config.venue_required)
+        left_out = pairs.first_left_out(self.venues, needed=config.venue_required)
+        slots = pairs.year_slots(graph, self._lists, j, config.max_references, left_out)
         groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
         cells = pairs.observe(groups, same_venue_pairs=config.same_venue_pairs)
         mean, deviation = pair_moments(slots, year, config)(cells) if cells.observed.size else np.empty((2, 0))
@@ -265,23 +266,22 @@ def _by_threads(corpus: _YearPairs, years: list[int], n_threads: int) -> _YearFo
     """Give counts and rows of each year; memory holds one year per thread."""
     with (
         progress_bar("venue pairs", float(corpus.graph.n_citations), unit="references") as advance,
-        closing(map_in_order(corpus.of_year, years, n_threads, n_held=n_threads)) as found,
+        closing(map_in_order(corpus.of_year, years, n_threads, n_held=n_threads)) as years_made,
     ):
-        for counts, rows in found:
+        for counts, rows in years_made:
             yield counts, rows
             advance(counts["n_references"])
 
 
 def _by_tasks(corpus: _YearPairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
-    config = {"config": asdict(corpus.config)}
-    done = take_years(engine, home, corpus.graph, years, save_one_year, config, corpus.arrays(), what="venue pairs")
-    for _, path, counts in done:
+    work = YearWork(save_one_year, "venue pairs", {"config": asdict(corpus.config)}, corpus.arrays())
+    for _, path, counts in take_years(engine, home, corpus.graph, years, work):
         yield counts, read_parquet(path).rechunk()  # pages end where chunks do
 
 
 @lru_cache(maxsize=1)
-def _pairs_in_task(given: str) -> _YearPairs:
-    arguments = json.loads(given)
+def _pairs_in_task(of_all: str) -> _YearPairs:
+    arguments = json.loads(of_all)
     graph = open_in_task(arguments["graph"], arguments["stage_dir"])
     return _YearPairs(
         graph, np.load(arguments["venues"]), np.load(arguments["source_ids"]), NoveltyConfig(**arguments["config"])
@@ -289,8 +289,8 @@ def _pairs_in_task(given: str) -> _YearPairs:
 
 
 @task
-def save_one_year(_: Advance, *, j: int, out: Path, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+def save_one_year(_: Advance, *, j: int, out: Path, **of_all: Any) -> dict[str, Any]:  # noqa: ANN401
     """Write PAIR_STATISTICS of the j-th year of a graph on disk into one Parquet file, and return its counts."""
-    counts, rows = _pairs_in_task(json.dumps(given, sort_keys=True)).of_year(j)
+    counts, rows = _pairs_in_task(json.dumps(of_all, sort_keys=True)).of_year(j)
     write_parquet(rows, out)
     return counts

@@ -113,14 +113,14 @@ def compute_commonness(
 def _score(graph: CitationGraph, venues: Int32Array, config: CommonnessConfig, n_threads: int | None) -> pl.DataFrame:
     from sciscidata.novelty._per_work_kernels import commonness_of_cells
 
-    year_of = pairs.year_places(graph)
+    lists = pairs.references_of(graph, venues)
     n_pairs, left_out = np.zeros(graph.n_dated, np.int64), np.zeros(graph.n_dated, np.bool_)
     p10, median = np.full((2, graph.n_dated), np.nan)
 
     def score(j: int) -> None:
         """Score the works of the j-th year: slots, pairs, their commonness, and back to the works."""
         rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
-        slots = pairs.year_slots(graph, venues, year_of, j, config.max_references, left_out)
+        slots = pairs.year_slots(graph, lists, j, config.max_references, left_out)
         if slots.venues.size:
             groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
             cells = pairs.observe(groups, same_venue_pairs=config.same_venue_pairs)

@@ -189,9 +189,9 @@ def _partition(graph: Any, method: Method, weights: list[int]) -> Int64Array:  #
     if not weights:
         return np.empty(0, np.int64)
     if method == "louvain":
-        found = graph.community_multilevel(weights=weights)
+        communities = graph.community_multilevel(weights=weights)
     elif method == "leiden":
-        found = graph.community_leiden(objective_function="modularity", weights=weights, n_iterations=-1)
+        communities = graph.community_leiden(objective_function="modularity", weights=weights, n_iterations=-1)
     else:
-        found = graph.community_infomap(edge_weights=weights)
-    return np.array(found.membership, np.int64)
+        communities = graph.community_infomap(edge_weights=weights)
+    return np.array(communities.membership, np.int64)

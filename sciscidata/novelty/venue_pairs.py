@@ -67,22 +67,21 @@ def venue_ids(works: pl.LazyFrame) -> Int64Array:
     return dated.select(pl.col("source_id").drop_nulls().unique().sort()).collect()["source_id"].to_numpy()
 
 
-def year_places(graph: CitationGraph) -> Int32Array:
-    """Return the place of each dated work's year in ``graph.years``, int32 (graph.n_dated)."""
-    return np.repeat(np.arange(graph.years.size, dtype=np.int32), np.diff(graph.year_offsets))
+def references_of(graph: CitationGraph, venues: Int32Array) -> References:
+    """Return what the works of a graph cite, with the venue and year of each dated work."""
+    year_of = np.repeat(np.arange(graph.years.size, dtype=np.int32), np.diff(graph.year_offsets))
+    return References(graph.ref_offsets, graph.refs, venues, year_of)
+
+
+def first_left_out(venues: Int32Array, *, needed: bool) -> BoolArray:
+    """Say of each dated work whether it is left out from the first: where a venue is needed, one without."""
+    return venues < 0 if needed else np.zeros(venues.size, np.bool_)
 
 
 def year_slots(
-    graph: CitationGraph,
-    venues: Int32Array,
-    year_of: Int32Array,
-    j: int,
-    max_references: int | None,
-    left_out: BoolArray,
-    *,
-    venue_required: bool = False,
+    graph: CitationGraph, lists: References, j: int, max_references: int | None, left_out: BoolArray
 ) -> Slots:
-    """Collect the slots of the j-th year; mark works with more than ``max_references``, or without a needed venue."""
+    """Collect the slots of the j-th year without works in ``left_out``; mark there those beyond ``max_references``."""
     from sciscidata.novelty import _pair_kernels as kernels
 
     first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
@@ -90,12 +89,11 @@ def year_slots(
     offsets = np.empty(last - first + 1, np.int64)
     cited, venues_of_slots = np.empty((2, n_references), np.int32)
     limit = n_references if max_references is None else max_references
-    lists = References(graph.ref_offsets, graph.refs, venues, year_of)
+    is_out = left_out[first:last].copy()
     n = kernels.collect_slots((first, last), lists, limit, (offsets, cited, venues_of_slots), left_out)
     cited, venues_of_slots = cited[:n], venues_of_slots[:n]
-    if venue_required:
-        left_out[first:last] |= venues[first:last] < 0
-        offsets, kept = of_works(offsets, ~left_out[first:last])
+    if is_out.any():
+        offsets, kept = of_works(offsets, ~is_out)
         cited, venues_of_slots = cited[kept], venues_of_slots[kept]
     slots = lay_out(offsets, cited, venues_of_slots)
     return slots._replace(strata_years=graph.years[slots.strata_years].astype(np.int64))

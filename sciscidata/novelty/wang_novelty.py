@@ -145,7 +145,7 @@ def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threa
     """Hold the pairs of the years in reach of one year's windows, and every pair that occurred so far, once."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    year_of = pairs.year_places(graph)
+    lists = pairs.references_of(graph, venues)
     years = graph.years.astype(np.int64)
     n_venues = int(venues.max(initial=-1)) + 1
     n_new, novelty = np.zeros(graph.n_dated, np.int64), np.full(graph.n_dated, np.nan)
@@ -155,7 +155,7 @@ def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threa
     ends = graph.ref_offsets[graph.year_offsets]
 
     def read(j: int) -> _Year:
-        slots = pairs.year_slots(graph, venues, year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
+        slots = pairs.year_slots(graph, lists, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
         numbers = slots.venue_numbers[slots.venues]  # of the graph, the same in all years
         groups = pairs.group(slots.offsets, numbers, n_venues, unique_venues=True)
         cells = pairs.observe(groups, same_venue_pairs=False)
@@ -186,7 +186,7 @@ def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threa
             advance(float(ends[j + 1] - ends[j]))
     last_year = find_last_year(with_pair) if last_year is None else last_year
     if last_year is not None:
-        novelty[years[year_of] + (config.reuse_years or 0) > last_year] = np.nan
+        novelty[years[lists.year_of] + (config.reuse_years or 0) > last_year] = np.nan
     columns = {
         "n_new_pairs": pl.select(pl.when(pl.Series(~np.isnan(novelty))).then(pl.Series(n_new))).to_series(),
         "wang_novelty": novelty,

@@ -14,8 +14,8 @@ import msgspec
 
 from sciscidata._support.parallel import StoppedError, map_in_order
 from sciscidata.errors import OfflineError
+from sciscidata.openalex_api.answer_checks import compare_pages, other_pages
 from sciscidata.openalex_api.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
-from sciscidata.openalex_api.checks import compare_pages, other_pages
 from sciscidata.openalex_api.config import BASE_URL, ApiConfig
 from sciscidata.openalex_api.http import Connection
 from sciscidata.openalex_api.request import shown, works_request

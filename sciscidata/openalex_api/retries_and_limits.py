@@ -14,7 +14,7 @@ from sciscidata.errors import ApiError, CostLimitError
 from sciscidata.openalex_api.answers import Answer, TryAgainError, read_cost, read_remaining
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.request import CREDIT_USD, shown
-from sciscidata.remote.retries import keep_trying
+from sciscidata.remote.retries import Patience, keep_trying
 from sciscidata.remote.urls import NO_NETWORK, show_address
 
 _FIRST_BACKOFF_S: Final = 0.5
@@ -68,16 +68,12 @@ def ask_until_answered(
         level = logging.WARNING if wait_s >= _LONG_WAIT_S else logging.DEBUG
         _log.log(level, "%s: %s. Attempt %d in %.1f s.", shown(request), error, attempt, wait_s)
 
+    def may_pass(error: BaseException) -> bool:
+        return isinstance(error, TryAgainError)
+
+    patience = Patience(may_pass, lambda _: allowed(), _FIRST_BACKOFF_S, config.max_sleep_s)
     try:
-        return keep_trying(
-            ask,
-            lambda error: isinstance(error, TryAgainError),
-            lambda _: allowed(),
-            first_wait_s=_FIRST_BACKOFF_S,
-            longest_wait_s=config.max_sleep_s,
-            sleep=sleep,
-            tell=tell,
-        )
+        return keep_trying(ask, patience, sleep=sleep, tell=tell)
     except TryAgainError as error:
         if not was_reached():
             raise ApiError(

@@ -126,7 +126,7 @@ class ResponseStore:
             row = database.execute(f"{_ROWS} WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
-        self._check(row)
+        self._check_row(row)
         _, digest, _, _, _, n_bytes, blob = row
         try:
             # Zstandard reserves the size that a frame states before it reads a byte of it.
@@ -166,7 +166,7 @@ class ResponseStore:
             rows = database.execute(_ROWS.replace(", body", "")).fetchall()
         wanted = None if keys is None else frozenset(keys)
         for row in rows:  # all of them, because an altered key looks like one that is not wanted
-            self._check(row)
+            self._check_row(row)
         rows = sorted(row for row in rows if wanted is None or row[0] in wanted)
         if wanted is not None and [row[0] for row in rows] != sorted(wanted):
             raise self._damaged("requests of this run", "they are missing or repeated")
@@ -181,7 +181,7 @@ class ResponseStore:
             sha256=_sha256(lines.encode()),
         )
 
-    def _check(self, row: Sequence[Any]) -> None:
+    def _check_row(self, row: Sequence[Any]) -> None:
         """Refuse a request that was altered or has no answer; ``get`` checks the answer's content."""
         key, digest, cost_usd, fetched_on, checksum, n_bytes = row[:6]
         try:

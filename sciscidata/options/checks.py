@@ -197,27 +197,27 @@ def check_value(
 
 def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
     """Return a value in the type that a hint asks for; a ValueError says what is needed, without the value."""
-    given = value
+    plain = value
     if isinstance(value, float):
-        given = float(value)  # NumPy has its own number types
+        plain = float(value)  # NumPy has its own number types
     elif isinstance(value, os.PathLike) and hint.kinds == [str]:
-        given = os.fspath(value)
+        plain = os.fspath(value)
     elif isinstance(value, str | os.PathLike) and hint.is_list and str not in hint.kinds:
-        given = (os.fspath(value),)  # one stands for a list of one
+        plain = (os.fspath(value),)  # one stands for a list of one
     try:
         if hint.choices and hint.kinds and all(isinstance(kind, type) and str in kind.__bases__ for kind in hint.kinds):
             # One of some words, or an object that stands for another: msgspec knows no such union.
             is_object = isinstance(value, tuple(hint.kinds))
-            converted = value if is_object else msgspec.convert(given, Literal[*hint.choices])
+            converted = value if is_object else msgspec.convert(plain, Literal[*hint.choices])
         elif hint.configurations:
             converted = value if isinstance(value, tuple(hint.kinds)) or (value is None and hint.optional) else _WRONG
         else:
-            converted = msgspec.convert(given, hint.whole, dec_hook=_make_path)
+            converted = msgspec.convert(plain, hint.whole, dec_hook=_make_path)
     except (msgspec.ValidationError, UnicodeEncodeError):
         converted = _WRONG
     parts: tuple[Any, ...] = converted if isinstance(converted, tuple) else (converted,)
     if converted is _WRONG or any(isinstance(part, float) and not math.isfinite(part) for part in parts):
-        is_number = isinstance(given, float) and not math.isfinite(given)
+        is_number = isinstance(plain, float) and not math.isfinite(plain)
         needed = str(hint).replace("a number", "a finite number", 1) if is_number else str(hint)
         raise ValueError(f"needs {needed}")
     if any(isinstance(part, str | Path) and "\0" in str(part) for part in parts):

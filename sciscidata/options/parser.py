@@ -82,8 +82,8 @@ class Option:
     def default_text(self) -> str:
         """The default as the help shows it; what the docstring says about None, where that is the default."""
         if self.default is None or self.default == ():
-            found = re.search(r"\b(?:None|[Ee]mpty|None,): ([^.;(]+)", self.text)
-            return plain(found[1]).strip() if found else ""
+            match = re.search(r"\b(?:None|[Ee]mpty|None,): ([^.;(]+)", self.text)
+            return plain(match[1]).strip() if match else ""
         if isinstance(self.default, bool):
             return "yes" if self.default else "no"
         if isinstance(self.default, tuple):
@@ -185,7 +185,7 @@ class _StorePairs(argparse.Action):
 
 def plain(text: str) -> str:
     """Return a docstring's text without its markup."""
-    return re.sub(r"``(?:\"([^`]*)\"|([^`]*))``", lambda found: found[1] or found[2], text)
+    return re.sub(r"``(?:\"([^`]*)\"|([^`]*))``", lambda match: match[1] or match[2], text)
 
 
 def read_texts(docstring: str | None) -> dict[str, str]:
@@ -239,10 +239,10 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
     known |= {option.name: option for option in known.values() if len(flags[option.name]) == 1}
     none: list[str] = []  # what None is called, for the first option of the message
 
-    def name(found: re.Match[str]) -> str:
-        option, value = known.get(found[1]), found[2]
-        if option is None or (value is None and "." not in found[1]):
-            return found[0]
+    def name(match: re.Match[str]) -> str:
+        option, value = known.get(match[1]), match[2]
+        if option is None or (value is None and "." not in match[1]):
+            return match[0]
         none.append(option.none_words)
         words = " ".join(re.findall(r"[^\s'\"(),]+", value or ""))
         if (option.section, option.name) in in_file:
@@ -265,7 +265,7 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
         for source in known["BuildConfig.source"].hint.choices:
             classes.setdefault(f"{source.capitalize()}Config", f"--source {source}")
     pattern = rf"(?<![\w.])({'|'.join(classes)})(?![\w(]|\.\w)"
-    return re.sub(pattern, lambda found: classes[found[1]], message) if classes else message
+    return re.sub(pattern, lambda match: classes[match[1]], message) if classes else message
 
 
 def _stand_for(option: Option, known: Mapping[str, Option]) -> str:
@@ -432,10 +432,10 @@ class OptionParser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
 
-def _needed(found: re.Match[str]) -> str:
-    if found[0].startswith("ignored"):
+def _needed(match: re.Match[str]) -> str:
+    if match[0].startswith("ignored"):
         return "takes no value"
-    number = found[0].removeprefix("expected ").partition(" ")[0]
+    number = match[0].removeprefix("expected ").partition(" ")[0]
     return {"one": "needs a value", "at": "needs at least one value"}.get(number, f"needs {number} values")
 
 

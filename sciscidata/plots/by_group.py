@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Unpack
 
 import numpy as np
@@ -112,8 +113,8 @@ def plot_by(
     if len(lines) > len(LINES):
         raise ConfigError(f"by={by!r} has {len(lines)} groups, a picture has {len(LINES)} colours. Keep fewer.")
     hidden = count_hidden(read, [*map(name_column, keys), name_column(y)], keys)
-    panels = [Panel(y, stat, lines)]
-    return plot_panels(look, x, panels, few=few, by=by, complete_until=complete_until, hidden=hidden)
+    reading = Reading(few=few, by=by, after=complete_until)
+    return plot_panels(look, x, [Panel(y, stat, lines)], reading, describe_hidden(hidden))
 
 
 class Panel(NamedTuple):
@@ -137,6 +138,24 @@ class Panel(NamedTuple):
         return (-1.0, 1.0) if self.y.startswith("cd_index") else (-np.inf, np.inf)
 
 
+class Reading(NamedTuple):
+    """How groups are read: which are unsure, and what lines and names say.
+
+    Attributes:
+        few: a group with fewer works is unsure.
+        by: the column that a line of the panel is a group of.
+        after: years after this one have no complete citation window.
+        names: what is written for each group that is a name, in order; numbers have none.
+        label: of the line, in a legend that a user adds.
+    """
+
+    few: int = FEW
+    by: str | None = None
+    after: int | None = None
+    names: Mapping[Any, str] = MappingProxyType({})
+    label: str = ""
+
+
 class _Line(NamedTuple):
     """What is drawn in one colour: estimates, which have ``enough`` works, and which are ``sure`` in every respect."""
 
@@ -149,30 +168,20 @@ class _Line(NamedTuple):
     sure: npt.NDArray[np.bool_]
 
 
-def plot_panels(
-    look: Look,
-    x: str,
-    panels: Sequence[Panel],
-    *,
-    few: int,
-    by: str | None = None,
-    complete_until: int | None = None,
-    hidden: Mapping[str, int],
-    note: str = "",
-) -> Figure:
-    """Draw panels over numbers, such as years, or beside names, such as fields; the title counts what is ``hidden``.
+def plot_panels(look: Look, x: str, panels: Sequence[Panel], reading: Reading, remarks: str = "") -> Figure:
+    """Draw panels over numbers, such as years, or beside names, such as fields; the title ends with ``remarks``.
 
-    The lines of a panel are the groups of ``by``. Names stand in their own order, or by their value.
+    Names stand in their own order, or by their value: those of ``reading``, and its label, are made here.
     """
+    by, after = reading.by, reading.after
     every = pl.concat(panels[0].lines)
     names, height = dict[Any, str](), 62.0
     if not every[x].dtype.is_numeric():
         names, height = _order_names(every, x, look)
-    after = complete_until if complete_until is not None and (every[x] > complete_until).any() else None
-    label = "" if by else name_data(look.get("data"))
+    after = after if after is not None and (every[x] > after).any() else None
+    reading = reading._replace(after=after, names=names, label="" if by else name_data(look.get("data")))
     with drawing(look, heights_mm=(height,) * len(panels), share="y" if names else "") as picture:
-        given: dict[str, Any] = {"few": few, "by": by, "after": after, "names": names, "label": label}
-        drawn = [draw_panel(axes, x, one, **given) for axes, one in zip(picture.panels, panels, strict=True)]
+        drawn = [draw_panel(axes, x, one, reading) for axes, one in zip(picture.panels, panels, strict=True)]
         if by and not axes_of(look):
             picture.panels[-1].legend(title=name_column(by), loc="upper left", bbox_to_anchor=(1, 1))
         said = [f"{panel.name} with 95% {_INTERVALS.get(panel.stat, 'Woodruff')} interval" for panel in panels]
@@ -181,7 +190,7 @@ def plot_panels(
             said = [f"({letter}) {text}" for letter, text in zip("ab", said, strict=True)]
         within = f" and {name_column(by)}" if by else ""
         picture.title = f"{count_works(int(every['n'].sum()))} by {name_column(x)}{within}: {', '.join(said)}."
-        picture.title += name_hollow(any(drawn), few, after) + describe_hidden(hidden) + note
+        picture.title += name_hollow(any(drawn), reading.few, after) + remarks
     return picture.figure
 
 
@@ -196,31 +205,19 @@ def _order_names(groups: pl.DataFrame, x: str, look: Look) -> tuple[dict[Any, st
     return dict(zip(ranked[x], written, strict=True)), height
 
 
-def draw_panel(
-    axes: Axes,
-    x: str,
-    panel: Panel,
-    *,
-    few: int = FEW,
-    by: str | None = None,
-    after: int | None = None,
-    names: Mapping[Any, str],
-    label: str = "",
-) -> bool:
-    """Draw one panel, over numbers if there are no ``names``; return whether a group has few works.
-
-    ``label`` names the line in a legend that a user adds. Years ``after`` this one have no complete citation window.
-    """
+def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> bool:
+    """Draw one panel, over numbers if the groups have no names; return whether a group has few works."""
+    by, after, names = reading.by, reading.after, reading.names
     colours = cycle(free_colours(axes, COLOURS.get(panel.y, LINES[0])))
-    lines = [_read_line(panel, x, *given, few, after) for given in zip(panel.lines, colours, strict=False)]
+    lines = [_read_line(panel, x, *one, reading) for one in zip(panel.lines, colours, strict=False)]
     limits, row_of = _find_limits(lines, panel.bounds), {name: row for row, name in enumerate(names)}
     for number, (frame, line) in enumerate(zip(panel.lines, lines, strict=True)):
         if names:
             rows = np.array([row_of[name] for name in frame[x]], np.float64)
             offset = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
-            _draw_estimates(axes, rows + offset, line, limits, upright=False, size=3.5)
+            _draw_estimates(axes, rows + offset, line, limits)
         else:
-            _draw_over_numbers(axes, frame[x].to_numpy(), line, limits, label)
+            _draw_over_numbers(axes, frame[x].to_numpy(), line, limits, reading.label)
         if by:
             axes.plot([], [], "o", color=line.colour, ms=3.5, label=str(frame[by][0]))
     if names:
@@ -243,10 +240,11 @@ def draw_panel(
     return not all(line.enough.all() for line in lines)
 
 
-def _read_line(panel: Panel, x: str, frame: pl.DataFrame, colour: str, few: int, after: int | None) -> _Line:
+def _read_line(panel: Panel, x: str, frame: pl.DataFrame, colour: str, reading: Reading) -> _Line:
     value, low, high = (frame[name].fill_null(np.nan).to_numpy() for name in MEASURED[1:])
-    enough = (frame["n_works"] >= few).to_numpy()
-    sure = enough if after is None else enough & (frame[x] <= after).to_numpy()
+    sure = enough = (frame["n_works"] >= reading.few).to_numpy()
+    if reading.after is not None:
+        sure = enough & (frame[x] <= reading.after).to_numpy()
     return _Line(colour, panel.stat == "share", value, low, high, enough, sure)
 
 
@@ -288,9 +286,13 @@ def widen(axes: Axes, axis: Literal["x", "y"], low: float, high: float) -> tuple
 
 
 def _draw_estimates(
-    axes: Axes, places: Numbers, one: _Line, limits: tuple[float, float], *, upright: bool, size: float
+    axes: Axes, places: Numbers, one: _Line, limits: tuple[float, float], upright_size: float | None = None
 ) -> None:
-    """Draw dots with their intervals: hollow and pale where unsure, a triangle where beyond the edge."""
+    """Draw dots with their intervals: hollow and pale where unsure, a triangle where beyond the edge.
+
+    Values lie along x, or with ``upright_size``, that of a dot, along y.
+    """
+    upright, size = upright_size is not None, upright_size or 3.5
     low, high = widen(axes, "y" if upright else "x", *limits)
     shown = np.clip(one.value, low, high)
     lines = axes.vlines if upright else axes.hlines
@@ -315,12 +317,12 @@ def _draw_estimates(
         (axes.axhline if upright else axes.axvline)(0, color=INK, lw=0.6, zorder=1)
 
 
-def draw_line(axes: Axes, x: Numbers, y: Numbers, works: Numbers, marker: str = "o", **look: Any) -> bool:  # noqa: ANN401
+def draw_line(axes: Any, x: Numbers, y: Numbers, works: Numbers, **look: Any) -> bool:  # noqa: ANN401
     """Draw a line through groups with enough works, the others as hollow dots; return whether there are others."""
     sure = works >= FEW
-    axes.plot(x, np.where(sure, y, np.nan), marker=marker, markersize=2.5, **look)
-    look |= {"ls": "none", "label": None, "mfc": "white", "mew": 0.6}
-    axes.plot(x[~sure], y[~sure], marker=marker, markersize=2.5, **look)
+    line: dict[str, Any] = {"marker": "o", "markersize": 2.5, **look}
+    axes.plot(x, np.where(sure, y, np.nan), **line)
+    axes.plot(x[~sure], y[~sure], **line | {"ls": "none", "label": None, "mfc": "white", "mew": 0.6})
     return not sure.all()
 
 
@@ -349,7 +351,7 @@ def _draw_over_numbers(axes: Axes, places: Numbers, one: _Line, limits: tuple[fl
     joined = np.insert(np.where(one.sure, one.value, np.nan), gaps, np.nan)
     at = np.insert(places.astype(np.float64), gaps, np.nan)
     axes.plot(at, joined, color=one.colour, lw=0.8, alpha=0.6, label=label)
-    _draw_estimates(axes, places, one, limits, upright=True, size=float(np.clip(110 / places.size, 1.2, 3.5)))
+    _draw_estimates(axes, places, one, limits, float(np.clip(110 / places.size, 1.2, 3.5)))
     tick_numbers(axes.xaxis, 6, is_whole=bool((places == np.round(places)).all()))
 
 

@@ -11,7 +11,7 @@ import polars as pl
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.plots.by_group import FEW, Panel, describe_hidden, name_rows, plot_panels
+from sciscidata.plots.by_group import FEW, Panel, Reading, describe_hidden, name_rows, plot_panels
 from sciscidata.plots.figure import (
     INK,
     PALE,
@@ -89,7 +89,7 @@ def plot_by_year(
     panels = _measure(groups.filter(pl.col(_YEAR).is_between(first, last)), _YEAR, label, score)
     unknown = complete_until is None and (score.startswith("cd_index") or label in VOCABULARIES["disruption_label"])
     note = " Citation windows of the last years may not be over (no complete_until is given)." if unknown else ""
-    return plot_panels(look, _YEAR, panels, few=few, complete_until=complete_until, hidden=hidden, note=note)
+    return plot_panels(look, _YEAR, panels, Reading(few, after=complete_until), describe_hidden(hidden) + note)
 
 
 def plot_by_field(
@@ -131,7 +131,8 @@ def plot_by_field(
     shown = named.head(_MOST_FIELDS)
     n_all, n_named, n_shown = (int(frame["n"].sum()) for frame in (groups, named, shown))
     hidden = {"without a field": n_all - n_named, "in smaller fields": n_named - n_shown}
-    return plot_panels(look, _FIELD, _measure(shown, _FIELD, label, score), few=few, hidden=hidden)
+    panels = _measure(shown, _FIELD, label, score)
+    return plot_panels(look, _FIELD, panels, Reading(few), describe_hidden(hidden))
 
 
 def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
@@ -182,8 +183,8 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
         >>> len(figure.axes), figure.get_suptitle().partition(",")[0]
         (1, '1 work drawn from 3 works')
     """
-    given = pl.concat([drawn.train, drawn.test]) if isinstance(drawn, Release) else drawn
-    frames = {"the frame of eligible works": eligible, "the frame of drawn works": given}
+    drawn_rows = pl.concat([drawn.train, drawn.test]) if isinstance(drawn, Release) else drawn
+    frames = {"the frame of eligible works": eligible, "the frame of drawn works": drawn_rows}
     return _plot_counts(frames, "plot_drawn", look)
 
 

@@ -23,7 +23,7 @@ from sciscidata.label_thresholds import (
     compute_disruption_labels,
 )
 from sciscidata.options.checks import checked_config
-from sciscidata.plots.by_group import Panel, draw_line, draw_panel, name_hollow
+from sciscidata.plots.by_group import Panel, Reading, draw_line, draw_panel, name_hollow
 from sciscidata.plots.figure import (
     COLOURS,
     INK,
@@ -286,7 +286,8 @@ def plot_comparison(
         >>> len(plot_comparison(theirs, ours).axes)  # and the scale of the colours
         3
     """
-    return _plot_two((published, computed), ("published", "computed"), compared, thresholds, look, "plot_comparison")
+    two = (("published", published), ("computed", computed))
+    return _plot_two(two, compared, thresholds, look, "plot_comparison")
 
 
 def plot_windows(
@@ -322,7 +323,7 @@ def plot_windows(
     first, second = "CD (shorter window)", "CD (longer window)"
     if windows is not None:
         first, second = ("CD of all years" if years is None else f"CD{years}".translate(_LOWER) for years in windows)
-    return _plot_two((shorter, longer), (first, second), None, thresholds, look, "plot_windows")
+    return _plot_two(((first, shorter), (second, longer)), None, thresholds, look, "plot_windows")
 
 
 def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **look: Unpack[Look]) -> Figure:
@@ -358,10 +359,10 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
             f"works holds {strange[0]!r}, needs whole numbers from the column work_id, or text alone where the "
             "trajectory has original_id."
         )
-    given = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None))
-    rows = given.drop_nulls()
+    numbers = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None))
+    rows = numbers.drop_nulls()
     if not chosen and rows.head(1).collect(engine="streaming").is_empty():
-        refuse_nothing(given, [*columns], "plot_cd_trajectory")
+        refuse_nothing(numbers, [*columns], "plot_cd_trajectory")
     if len(chosen) > _MOST_LINES:
         raise ConfigError(
             f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."
@@ -415,7 +416,7 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
             lines = [shown.filter(convention=convention, window=window) for window in windows]
             lines = [line for line in lines if line.height]
             panel = Panel("cd_index", "mean", [estimate(line, keys, "cd_index", is_share=False) for line in lines])
-            is_hollow |= draw_panel(axes, "publication_year", panel, by="window", names={})
+            is_hollow |= draw_panel(axes, "publication_year", panel, Reading(by="window"))
             drawn_lines: list[Any] = axes.get_legend_handles_labels()[0]
             for line, drawn in zip(lines if nulls else [], drawn_lines, strict=False):
                 years, means = (line[name].to_numpy() for name in ("publication_year", "mean_null_mean"))
@@ -457,18 +458,18 @@ def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
 
 
 def _plot_two(
-    frames: tuple[AnyFrame, AnyFrame],
-    names: tuple[str, str],
+    two: tuple[tuple[str, AnyFrame], tuple[str, AnyFrame]],
     compared: Mapping[str, Any] | None,
     thresholds: LabelThresholds | None,
     look: Look,
     stage: str,
 ) -> Figure:
-    """Draw the plane of two indices of the same works and the table of both labels."""
+    """Draw the plane of two indices of the same works, each with its name, and the table of both labels."""
+    names = two[0][0], two[1][0]
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     read = [
         require_columns(frame, CD_SCORES, frame_name=name, stage=stage, columns=("work_id", "cd_index"))
-        for name, frame in zip(names, frames, strict=True)
+        for name, frame in two
     ]
     compared = compare_scores(read[0], read[1], cut) if compared is None else compared
     published, computed = (frame.select("work_id", pl.col("cd_index").fill_nan(None)).drop_nulls() for frame in read)

@@ -120,7 +120,7 @@ def drawing(
     from sciscidata.plots._notebook_figure import NotebookFigure
 
     n = len(heights_mm)
-    path, width_mm = _check(look, n)
+    path, width_mm = _check_look(look, n)
     own_axes = axes_of(look)
     style: dict[Any, Any] = {} if own_axes else _STYLE
     with _LOCK, rc_context(style):
@@ -156,7 +156,7 @@ def letter_panels(picture: Picture) -> None:
         panel.set_title(letter, loc="left", fontweight="bold")
 
 
-def _check(look: Look, n_panels: int) -> tuple[Path | None, float]:
+def _check_look(look: Look, n_panels: int) -> tuple[Path | None, float]:
     known = Look.__annotations__
     for name in look:
         if name not in known:
@@ -167,9 +167,9 @@ def _check(look: Look, n_panels: int) -> tuple[Path | None, float]:
         raise ConfigError(
             f"width is {width!r}, needs 'one' (85 mm) or 'two' (180 mm). For another size draw into axes of your own."
         )
-    given, path = axes_of(look), look.get("path")
-    if given and len(given) != n_panels:
-        raise ConfigError(f"ax holds {len(given)} Axes, this picture has {n_panels} panels. Give a list of {n_panels}.")
+    own, path = axes_of(look), look.get("path")
+    if own and len(own) != n_panels:
+        raise ConfigError(f"ax holds {len(own)} Axes, this picture has {n_panels} panels. Give a list of {n_panels}.")
     if path is not None:
         check_picture(Path(path))
     return None if path is None else Path(path), _COLUMNS_MM[width]

@@ -15,7 +15,7 @@ from sciscidata.intervals import wilson_interval
 from sciscidata.label_thresholds import LABELS_BY_INDEX
 from sciscidata.options.checks import require_config
 from sciscidata.own_label import OwnLabel
-from sciscidata.plots.by_group import Panel, draw_panel, name_hollow
+from sciscidata.plots.by_group import Panel, Reading, draw_panel, name_hollow
 from sciscidata.plots.figure import COLOURS, INK, Look, count_works, drawing, letter_panels, write_share
 from sciscidata.plots.measure import put_measured
 from sciscidata.schemas import require_columns
@@ -108,7 +108,8 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
             lines = [rows.filter(pl.col("group").is_in(groups), age=age) for age in ages]
             names = {group: group.removesuffix(f" {kind}") for group in groups}
             axes.set_xlim(0, 1.04)
-            is_hollow |= draw_panel(axes, "group", Panel("final label", "share", lines), by="age", names=names)
+            panel = Panel("final label", "share", lines)
+            is_hollow |= draw_panel(axes, "group", panel, Reading(by="age", names=names))
             axes.set_xlabel("works with the final label")
             axes.set_ylabel(name)
         letter_panels(picture)

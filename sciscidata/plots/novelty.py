@@ -140,7 +140,7 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
             # Bars, because a band would bridge years without works and hide a single one.
             spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
             label = meaning.format(tail_max)
-            is_hollow = draw_line(spread, years, middle, works, marker, color=colour, ls=line, label=label)
+            is_hollow = draw_line(spread, years, middle, works, marker=marker, color=colour, ls=line, label=label)
         spread.use_sticky_edges = False  # else the lowest band stands on the frame
         spread.axhline(0, color=INK, lw=0.6)
         spread.set_ylabel("z of venue pairs")
@@ -205,8 +205,8 @@ def plot_uzzi_cells(
     cells = compute_uzzi_cells(works, rule).select(*halves, hits).drop_nulls(halves)
     if hit:
         cells = cells.drop_nulls("hit")
-    found = cells.group_by(halves).agg(n=pl.len(), hits=pl.col("hit").sum()).collect(engine="streaming")
-    counts = {(tail, high): (n, k) for tail, high, n, k in found.rows()}
+    by_cell = cells.group_by(halves).agg(n=pl.len(), hits=pl.col("hit").sum()).collect(engine="streaming")
+    counts = {(tail, high): (n, k) for tail, high, n, k in by_cell.rows()}
     with drawing(look, heights_mm=(80, 62), ratios=(1.45, 1)) as picture:
         plane, table = picture.panels
         points = _read_points(works, [*_SERIES], "plot_uzzi_cells")
@@ -327,9 +327,9 @@ def _draw_band(axes: Axes, margin: float) -> _Regions:
 def _draw_quadrants(axes: Axes, points: pl.LazyFrame, cut: float | None, tail_max: float) -> _Regions:
     """Part the plane of z by the two cuts."""
     edge = tail_max if cut is None else cut
-    found = counted_quantiles(points.with_columns(pl.lit(0).alias("all")), "all", _SEEN)
-    left, right = _view(found.filter(column="x")["quantile"].to_list(), edge)
-    low, high = _view(found.filter(column="y")["quantile"].to_list(), tail_max)
+    seen = counted_quantiles(points.with_columns(pl.lit(0).alias("all")), "all", _SEEN)
+    left, right = _view(seen.filter(column="x")["quantile"].to_list(), edge)
+    low, high = _view(seen.filter(column="y")["quantile"].to_list(), tail_max)
     # Near the upper and the lower end: the works are thickest where the regions meet.
     bottom, top = low + 0.1 * (tail_max - low), high - 0.1 * (high - tail_max)
     _name(axes, (left + edge) / 2, bottom, "novel")

@@ -110,7 +110,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     has_topic = leaves.topic_firsts[1:] > leaves.topic_firsts[:-1]
     fields = first_name + n_concepts + n_topics + leaves.topic_firsts[:-1]
     dois, is_changed = read_dois(texts["doi"])
-    given = {
+    columns = {
         "work_id": openalex_numbers(texts["id"], "W"),
         "year": leaves.publication_year,
         "cited_by_count": leaves.cited_by_count,
@@ -131,10 +131,10 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
         "references": leaves.references,
         "malformed_references": leaves.malformed_references,
     } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
-    rows = pl.DataFrame(given | dates).select(_columns())
+    rows = pl.DataFrame(columns | dates).select(_columns())
     is_word = {name: pl.col(name).is_in(words) for name, words in _MISSING_OF.items()}
     return rows.with_columns(
-        *(pl.when(~found).then(name).alias(name) for name, found in is_word.items()),
+        *(pl.when(~is_one).then(name).alias(name) for name, is_one in is_word.items()),
         missing_values=pl.sum_horizontal(is_word.values()).cast(pl.Int64),
     )
 
@@ -403,18 +403,18 @@ def _texts(text: Any, offsets: Int64Array) -> pl.Series:  # noqa: ANN401
 class _Tree(NamedTuple):
     """Which values are used, for the compiled loop: a number for each object, list and value on a path."""
 
-    counts: tuple[int, int, int]
-    allowed: Any
-    leaf: Any
-    is_score: Any
-    is_whole: Any
-    list_of: Any
-    list_of_leaf: Any
-    entry: Any
-    child: Any
-    key_start: Any
-    key_length: Any
-    keys: Any
+    counts: tuple[int, int, int]  # leaves outside of lists, leaves inside, lists
+    allowed: Any  # (nodes): kinds of values, as bits
+    leaf: Any  # (nodes): number of the leaf, outside or inside of lists; -1 for none
+    is_score: Any  # (nodes): a number, perhaps as text
+    is_whole: Any  # (nodes): passed over to its end
+    list_of: Any  # (nodes): number of the list around it, or -1
+    list_of_leaf: Any  # (leaves inside of lists): number of the list
+    entry: Any  # (nodes): node of the entries of a list, or -1
+    child: Any  # (nodes, 256): node by a hash of its key, or -1
+    key_start: Any  # (nodes): where the key begins in keys
+    key_length: Any  # (nodes)
+    keys: Any  # bytes of all keys
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import threading
 from collections import deque
 from collections.abc import Generator, Mapping
@@ -32,7 +31,7 @@ from sciscidata.storage import (
     hash_file,
     is_sealed_text,
     real_path,
-    seal_text,
+    seal_json,
 )
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.terminal.progress import progress_bar
@@ -151,8 +150,7 @@ def write_labelled(
             "source": dict(source or {}),
             **({} if label is None else {"label": label.stated()}),
         }
-        text = json.dumps({**report, **BLANK_SEAL}, indent=2, ensure_ascii=False)
-        (unfinished / REPORT).write_bytes(seal_text(f"{text}\n"))
+        (unfinished / REPORT).write_bytes(seal_json(report, indent=2, ensure_ascii=False))
     return report
 
 

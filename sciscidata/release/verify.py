@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata.corpus.folder import INDEX, find_damaged, read_report, recorded_sums, scan_corpus
+from sciscidata.corpus.folder import INDEX, read_report, recorded_sums, scan_corpus
 from sciscidata.corpus.scores import SCORES_KEY, verify_scores
 from sciscidata.errors import InputNotFoundError, VerificationError
 from sciscidata.graph.graph import read_graph
@@ -55,7 +55,7 @@ from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
 from sciscidata.storage.replaced import read_steadily
-from sciscidata.storage.sums import SUMS, find_changed
+from sciscidata.storage.sums import SUMS, find_changed, find_damaged
 from sciscidata.terminal.messages import counted
 
 
@@ -331,7 +331,7 @@ _MARKS: Final[dict[str, Kind]] = {
     MANIFEST: "release",
     "run.json": "run",
     "sweep.json": "run",
-    "SHA256SUMS": "cache",
+    SUMS: "cache",
 }
 #: The same for the metadata of Parquet files.
 _KEYS: Final[dict[bytes, Kind]] = {SCORES_KEY: "scores", METADATA_KEY: "background"}
@@ -459,7 +459,7 @@ def _verify_graph(path: Path) -> dict[str, int]:
 def _verify_cache(path: Path) -> dict[str, int]:
     if not is_whole_folder(path):
         raise VerificationError(
-            f"{path} is damaged: its files differ from SHA256SUMS. Remove it. The next run that needs it makes it anew."
+            f"{path} is damaged: its files differ from {SUMS}. Remove it. The next run that needs it makes it anew."
         )
     return {"files": sum(1 for _ in path.iterdir()) - 1}
 

@@ -21,7 +21,7 @@ from sciscidata.errors import (
     InputNotFoundError,
     import_extra,
 )
-from sciscidata.remote.retries import keep_trying
+from sciscidata.remote.retries import Patience, keep_trying
 from sciscidata.remote.urls import NO_NETWORK, check_address, show_address
 
 _Result = TypeVar("_Result")
@@ -121,9 +121,9 @@ def refuse_credentials(options: Mapping[str, Any] | None, *, name: str) -> None:
 def _settings(owner: str, options: Mapping[str, Any], field: str) -> dict[str, tuple[str, str]]:
     """Return value and name of each setting by its name in lower case; options beat the environment."""
     read = ((name, value) for name, value in os.environ.items() if owner and name.startswith(f"{owner.upper()}_"))
-    given = {name.lower(): (value, name) for name, value in read}
+    read_there = {name.lower(): (value, name) for name, value in read}
     named = ((str(option).lower(), str(value)) for option, value in options.items())
-    return given | {option: (value, f"{field}[{option!r}]") for option, value in named}
+    return read_there | {option: (value, f"{field}[{option!r}]") for option, value in named}
 
 
 def _skips_signature(owner: str, settings: Mapping[str, tuple[str, str]]) -> bool:
@@ -229,20 +229,20 @@ class Store:
         version = tag if not tag or tag.startswith(('"', "W/")) else f'"{tag}"'  # Azure lists it without quotes
         return StoredObject(f"{self.bucket}/{meta['path']}", meta["size"], modified_ns, version)
 
-    def read(self, found: StoredObject) -> bytes:
+    def read(self, stored: StoredObject) -> bytes:
         """Read a small object whole."""
         import obstore
 
-        if found.size > _LARGEST_TEXT:
+        if stored.size > _LARGEST_TEXT:
             raise InputNotFoundError(
-                f"{found.url} has {found.size:,} bytes, more than any manifest. Check the address."
+                f"{stored.url} has {stored.size:,} bytes, more than any manifest. Check the address."
             )
-        key = found.url[len(self.bucket) + 1 :]
-        return self._keep_trying(lambda: bytes(obstore.get(self._store, key).bytes()), found.url)
+        key = stored.url[len(self.bucket) + 1 :]
+        return self._keep_trying(lambda: bytes(obstore.get(self._store, key).bytes()), stored.url)
 
     def download(
         self,
-        found: StoredObject,
+        stored: StoredObject,
         target: Path,
         advance: Callable[[float], None],
     ) -> None:
@@ -253,49 +253,49 @@ class Store:
         import obstore
         from obstore.exceptions import PreconditionError
 
-        key = found.url[len(self.bucket) + 1 :]
+        key = stored.url[len(self.bucket) + 1 :]
         with target.open("ab") as file:
             have = file.tell()
-            if have > found.size:
+            if have > stored.size:
                 file.truncate(have := 0)
             advance(have)
             n_empty = 0
-            while have < found.size:
-                size = min(found.size - have, _REQUEST_BYTES)
+            while have < stored.size:
+                size = min(stored.size - have, _REQUEST_BYTES)
 
                 def act(first: int = have, end: int = have + size) -> None:
                     if (first := max(first, file.tell())) >= end:  # repeated, but only the end of the answer was lost
                         return
-                    options: Any = {"range": (first, end), "if_match": found.version or None}
+                    options: Any = {"range": (first, end), "if_match": stored.version or None}
                     try:
                         answer = obstore.get(self._store, key, options=options)
                     except PreconditionError:
                         raise CorruptRecordError(_CHANGED) from None
                     meta = self._describe(answer.meta)
-                    if (meta.size, meta.version) != (found.size, found.version):
+                    if (meta.size, meta.version) != (stored.size, stored.version):
                         raise CorruptRecordError(_CHANGED)
                     for chunk in answer.stream(_CHUNK_BYTES):
                         file.write(chunk)
                         advance(len(chunk))
 
-                self._keep_trying(act, found.url)
+                self._keep_trying(act, stored.url)
                 n_empty = n_empty + 1 if have == file.tell() else 0
                 have = file.tell()
                 if n_empty > self._n_retries:
-                    raise InputNotFoundError(f"{found.url} ends after {have:,} of {found.size:,} bytes. {STORE_REMEDY}")
+                    raise InputNotFoundError(
+                        f"{stored.url} ends after {have:,} of {stored.size:,} bytes. {STORE_REMEDY}"
+                    )
 
     def _keep_trying(self, act: Callable[[], _Result], url: str) -> _Result:
         """Repeat what a cut answer spoilt, which obstore does not repeat everywhere; explain any other error."""
         from obstore.exceptions import BaseError
 
+        def may_pass(error: BaseException) -> bool:
+            return "response body" in str(error)
+
+        patience = Patience(may_pass, lambda _: self._n_retries + 1, _FIRST_WAIT_S, _LONGEST_WAIT_S)
         try:
-            return keep_trying(
-                act,
-                lambda error: "response body" in str(error),
-                lambda _: self._n_retries + 1,
-                first_wait_s=_FIRST_WAIT_S,
-                longest_wait_s=_LONGEST_WAIT_S,
-            )
+            return keep_trying(act, patience)
         except (BaseError, FileNotFoundError) as error:
             raise self._explain(error, url) from None
 
@@ -319,8 +319,8 @@ _CHANGED: Final = "has changed in the store while it was read. Run again"
 def _reason(error: BaseException) -> str:
     """Return what an error of obstore says, on one line, without its retries and without the query of an address."""
     text = str(error).split("\n\nDebug source:")[0]
-    if found := _ASKED.search(text):
-        text = f"{found[1]} {found[2].partition('?')[0]}: {found[3]}"
+    if match := _ASKED.search(text):
+        text = f"{match[1]} {match[2].partition('?')[0]}: {match[3]}"
     if code := re.search(r"<Code>(\w+)</Code>", text):
         text = f"{text.partition('<')[0].rstrip(': ')} ({code[1]})"
     text = re.sub(r"\?\S*", "", text)  # the query of an address may hold a signature

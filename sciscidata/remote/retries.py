@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -26,13 +27,20 @@ def asked_wait_s(answer: httpx.Response) -> float:
     return float(asked) if re.fullmatch(r"\d{1,6}", asked) else 0.0
 
 
+@dataclass(frozen=True)
+class Patience:
+    """Which errors may pass, how often something is tried until then, and how long the waits are."""
+
+    may_pass: Callable[[BaseException], bool]
+    n_attempts: Callable[[BaseException], int]
+    first_wait_s: float
+    longest_wait_s: float
+
+
 def keep_trying(
     act: Callable[[], _Result],
-    may_pass: Callable[[BaseException], bool],
-    n_attempts: Callable[[BaseException], int],
+    patience: Patience,
     *,
-    first_wait_s: float,
-    longest_wait_s: float,
     sleep: Callable[[float], None] = time.sleep,
     tell: Callable[[BaseException, int, float], None] = lambda error, attempt, wait_s: None,
 ) -> _Result:
@@ -43,7 +51,7 @@ def keep_trying(
     """
     import tenacity  # slow to load, and not needed at the start of a command
 
-    backoff = tenacity.wait_random_exponential(multiplier=first_wait_s, max=longest_wait_s)
+    backoff = tenacity.wait_random_exponential(multiplier=patience.first_wait_s, max=patience.longest_wait_s)
 
     def error_of(state: tenacity.RetryCallState) -> BaseException:
         assert state.outcome is not None
@@ -52,9 +60,9 @@ def keep_trying(
         return error
 
     return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(may_pass),
-        stop=lambda state: state.attempt_number >= n_attempts(error_of(state)),
-        wait=lambda state: min(longest_wait_s, getattr(error_of(state), "wait_s", 0.0) + backoff(state)),
+        retry=tenacity.retry_if_exception(patience.may_pass),
+        stop=lambda state: state.attempt_number >= patience.n_attempts(error_of(state)),
+        wait=lambda state: min(patience.longest_wait_s, getattr(error_of(state), "wait_s", 0.0) + backoff(state)),
         sleep=sleep,
         before_sleep=lambda state: tell(error_of(state), state.attempt_number + 1, state.upcoming_sleep),
         reraise=True,

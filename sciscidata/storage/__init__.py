@@ -15,11 +15,6 @@ from sciscidata.storage.cache import cached_folder as cached_folder
 from sciscidata.storage.cache import is_whole_folder as is_whole_folder
 from sciscidata.storage.cache import note_finished as note_finished
 from sciscidata.storage.cache import resumable_folder as resumable_folder
-from sciscidata.storage.checksums import BLANK_SEAL as BLANK_SEAL
-from sciscidata.storage.checksums import is_sealed as is_sealed
-from sciscidata.storage.checksums import is_sealed_text as is_sealed_text
-from sciscidata.storage.checksums import seal as seal
-from sciscidata.storage.checksums import seal_text as seal_text
 from sciscidata.storage.disk_errors import about_os_error as about_os_error
 from sciscidata.storage.disk_errors import storage_error as storage_error
 from sciscidata.storage.paths import expand_home as expand_home
@@ -27,5 +22,12 @@ from sciscidata.storage.paths import hash_file as hash_file
 from sciscidata.storage.paths import path_inside as path_inside
 from sciscidata.storage.paths import real_path as real_path
 from sciscidata.storage.paths import refuse_link as refuse_link
+from sciscidata.storage.seals import BLANK_SEAL as BLANK_SEAL
+from sciscidata.storage.seals import is_sealed as is_sealed
+from sciscidata.storage.seals import is_sealed_text as is_sealed_text
+from sciscidata.storage.seals import seal as seal
+from sciscidata.storage.seals import seal_json as seal_json
+from sciscidata.storage.sums import SUMS as SUMS
+from sciscidata.storage.sums import find_damaged as find_damaged
 from sciscidata.storage.targets import check_file as check_file
 from sciscidata.storage.targets import refuse_special as refuse_special

@@ -19,10 +19,10 @@ from sciscidata.storage.disk_errors import errors_about, storage_error
 from sciscidata.storage.lock import open_lock, try_lock
 from sciscidata.storage.paths import hash_file, list_visible, real_path, refuse_link, remove_folder
 from sciscidata.storage.small_files import read_whole
+from sciscidata.storage.sums import SUMS, parse_sums, render_sums
 
 logger = logging.getLogger(__name__)
 
-_SUMS: Final = "SHA256SUMS"
 _LEDGER: Final = "finished"  # beside the folder that is filled: which of its files are whole, and their SHA-256
 _ledger_lock = threading.Lock()
 _of_this_run: set[Path] = set()  # folders that this process has made, or has said that it uses again
@@ -86,7 +86,7 @@ def note_finished(folder: Path, name: str, sha256: str) -> None:
     ledger = folder.parent / _LEDGER
     if ledger.is_file():
         with _ledger_lock, ledger.open("a", encoding="utf-8") as file:
-            file.write(f"{sha256}  {name}\n")
+            file.write(render_sums([(name, sha256)]))
             file.flush()
             os.fsync(file.fileno())
 
@@ -113,7 +113,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
     try:
         with resumable_folder(target) if resume else atomic_folder(target) as folder:
             make(folder)
-            (folder / _SUMS).write_bytes(_sums(folder, _read_ledger(folder)))
+            (folder / SUMS).write_bytes(_sums(folder, _read_ledger(folder)))
     except StorageError:
         if not is_whole_folder(target):  # else another run has made the same folder meanwhile
             raise
@@ -124,7 +124,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
 def is_whole_folder(folder: Path) -> bool:
     """Whether a folder of ``cached_folder`` has its first content. After an OSError, it may be whole: keep it."""
     try:
-        return read_whole(folder / _SUMS) == _sums(folder)
+        return read_whole(folder / SUMS) == _sums(folder)
     except (FileNotFoundError, NotADirectoryError, _NoFileError):
         return False
 
@@ -133,11 +133,11 @@ def _remove_untrusted(new: Path) -> None:
     """Remove what an earlier run left without a note, or with another SHA-256 than the noted one."""
     noted, ledger = _read_ledger(new), new.parent / _LEDGER
     for entry in sorted(new.iterdir()):
-        found = _files_of(entry)
+        paths = _files_of(entry)
         names = _names_of(entry, new)
         stated = [name for name in noted if name == entry.name or name.startswith(f"{entry.name}/")]
         is_whole = not entry.is_symlink() and bool(names) and sorted(stated) == sorted(names)
-        if is_whole and all(_is_noted(path, noted[name]) for path, name in zip(found, names, strict=True)):
+        if is_whole and all(_is_noted(path, noted[name]) for path, name in zip(paths, names, strict=True)):
             continue
         if set(stated) & set(names):
             logger.warning("%s is damaged; it is made again", entry.name)
@@ -146,8 +146,8 @@ def _remove_untrusted(new: Path) -> None:
         else:
             entry.unlink()
     ledger.unlink(missing_ok=True)  # which may be a link
-    kept = [f"{noted[name]}  {name}\n" for entry in new.iterdir() for name in _names_of(entry, new)]
-    ledger.write_text("".join(kept), "utf-8")
+    kept = ((name, noted[name]) for entry in new.iterdir() for name in _names_of(entry, new))
+    ledger.write_text(render_sums(kept), "utf-8")
 
 
 def _files_of(entry: Path) -> list[Path]:
@@ -174,17 +174,16 @@ def _read_ledger(folder: Path) -> dict[str, str]:
         text = read_whole(ledger).decode("utf-8", "replace") if not ledger.is_symlink() else ""
     except OSError:
         return {}
-    lines = (line.partition("  ") for line in text.splitlines(keepends=True) if line.endswith("\n"))
-    return {name.rstrip("\n"): checksum for checksum, _, name in lines}
+    return dict(parse_sums(text[: text.rfind("\n") + 1]))  # a killed run may have left half a line
 
 
 def _sums(folder: Path, noted: Mapping[str, str] | None = None) -> bytes:
-    paths = [path for path in list_visible(folder.iterdir()) if path.name != _SUMS]
+    paths = [path for path in list_visible(folder.iterdir()) if path.name != SUMS]
 
-    def line(path: Path) -> str:
+    def entry(path: Path) -> tuple[str, str]:
         if not path.is_file():  # reading a pipe would wait for a writer
             raise _NoFileError(errno.EINVAL, "It is no file", str(path))
-        return f"{(noted or {}).get(path.name) or hash_file(path)}  {path.name}\n"
+        return path.name, (noted or {}).get(path.name) or hash_file(path)
 
     with ThreadPoolExecutor(2) as pool:
-        return "".join(pool.map(line, paths)).encode()
+        return render_sums(pool.map(entry, paths)).encode()

@@ -85,9 +85,9 @@ class Chunks(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """Return at most ``size`` bytes of one chunk."""
-        given = self._rest or next(self._chunks, b"")
-        self._rest = given[size:]
-        return given[:size]
+        piece = self._rest or next(self._chunks, b"")
+        self._rest = piece[size:]
+        return piece[:size]
 
 
 def decompress_zstd(chunks: Iterable[bytes], where: str = "", *, exact_from: int | None = None) -> Iterator[bytes]:

@@ -1,10 +1,14 @@
-"""SHA256SUMS beside the files of a run: entered when a file is written, compared when it is read."""
+"""SHA256SUMS, as ``sha256sum -c`` reads it: its form, which files differ from it, and the list beside those of a run.
+
+A file of a run is entered when it is written, and compared when it is read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,11 +23,37 @@ from sciscidata.storage.small_files import is_special, read_whole
 from sciscidata.storage.small_files import read_json as read_any_json
 from sciscidata.storage.targets import refuse_special
 
-#: The list, as ``sha256sum -c`` reads it.
+#: The name of the list.
 SUMS: Final = "SHA256SUMS"
 #: Folders whose files stand in the list of the folder above, so that none can be taken from another run.
 _PARTS: Final = ("predictions", "cells")
 _log = logging.getLogger(__name__)
+
+
+def render_sums(sums: Iterable[tuple[str, str]]) -> str:
+    """Write a list: each name with its SHA-256."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sums)
+
+
+def parse_sums(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each name of a list with its SHA-256."""
+    for line in text.splitlines():
+        digest, _, name = line.partition("  ")
+        yield name, digest
+
+
+def find_damaged(folder: Path, sums: Mapping[str, str]) -> list[str]:
+    """Return the names of files that are missing or differ from their SHA-256; an unreadable one is an OSError."""
+
+    def is_whole(item: tuple[str, str]) -> bool:
+        path = folder / item[0]
+        try:
+            return path.is_file() and hash_file(path) == item[1]  # reading a pipe would wait
+        except FileNotFoundError:
+            return False
+
+    with ThreadPoolExecutor(4) as pool:
+        return [name for name, whole in zip(sums, pool.map(is_whole, sums.items()), strict=True) if not whole]
 
 
 @contextmanager
@@ -89,7 +119,7 @@ def check_sealed(path: Path, *, grows: bool = False) -> None:
             _warn(home)
         return
     sums = listed.get(name, [])
-    if (grows and not sums) or any(found in sums for found in _hash(path, grows=grows)):
+    if (grows and not sums) or any(digest in sums for digest in _hash(path, grows=grows)):
         return
     what = "differs from what was written" if sums else "is not in the list"
     raise ChangedFileError(
@@ -109,7 +139,7 @@ def find_changed(folder: Path) -> list[str]:
         name
         for name, sums in (_read(folder) or {}).items()
         if not (folder / name).is_file()
-        or not any(found in sums for found in _hash(folder / name, grows=name.endswith(".jsonl")))
+        or not any(digest in sums for digest in _hash(folder / name, grows=name.endswith(".jsonl")))
     ]
 
 
@@ -135,12 +165,11 @@ def _hash(path: Path, *, grows: bool) -> Iterator[str]:
 def _read(home: Path) -> dict[str, list[str]] | None:
     """Read a list; None without one. A file that is being replaced has two sums."""
     try:
-        lines = read_whole(home / SUMS).decode("utf-8", "replace").splitlines()
+        text = read_whole(home / SUMS).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
     listed: dict[str, list[str]] = {}
-    for line in lines:
-        written, _, name = line.partition("  ")
+    for name, written in parse_sums(text):
         listed.setdefault(name, []).append(written)
     return listed
 
@@ -150,7 +179,7 @@ def _enter(path: Path, *sums: str) -> None:
     with errors_about(path), one_at_a_time(home):
         listed = {**(_read(home) or {}), name: [*sums]}
         with whole_when_done(home / SUMS) as new:
-            new.write_text("".join(f"{one}  {each}\n" for each in sorted(listed) for one in listed[each]), "utf-8")
+            new.write_text(render_sums((each, one) for each in sorted(listed) for one in listed[each]), "utf-8")
 
 
 @cache

@@ -30,8 +30,8 @@ def printable(text: object, *, lines: bool = False) -> str:
     Every text goes through here before it is printed. Names, titles and messages may come from a file or a server.
     """
 
-    def show(found: re.Match[str]) -> str:
-        return "\n" if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode("ascii")
+    def show(match: re.Match[str]) -> str:
+        return "\n" if lines and match[0] == "\n" else match[0].encode("unicode_escape").decode("ascii")
 
     return _COMMANDS.sub(show, str(text))
 

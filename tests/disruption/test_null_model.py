@@ -17,7 +17,7 @@ from sciscidata.disruption import _rewire_kernels as kernels
 from sciscidata.disruption.closed_null_model import compute_expected_cd_index
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import score_graph
-from sciscidata.disruption.null_model import NULL_CD_INDEX, compute_null_cd_index, rewire, score_nulls
+from sciscidata.disruption.null_model import NULL_CD_INDEX, Draws, compute_null_cd_index, rewire, score_nulls
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
 from tests import oracles
@@ -224,9 +224,7 @@ def test_moments_over_a_thousand_draws_agree_with_all_rewirings_enumerated():
 @pytest.mark.parametrize("null", NULLS)
 def test_scores_do_not_depend_on_threads_and_hold_what_each_draw_gives(null):
     graph = build_graph(*scan_real())
-    one, three = (
-        score_nulls(graph, {"": CDConfig()}, null=null, n_draws=3, seed=5, n_threads=n)["", ""] for n in (1, 3)
-    )
+    one, three = (score_nulls(graph, {"": CDConfig()}, Draws(null, 3, 5), n_threads=n)["", ""] for n in (1, 3))
     assert one.equals(three)
     assert one.select("work_id", "cd_index").equals(score_graph(graph).select("work_id", "cd_index"))
     draws = [score_graph(rewire(graph, n, null=null, seed=5).graph)["cd_index"].alias(f"{n}") for n in range(3)]

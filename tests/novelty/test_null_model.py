@@ -34,9 +34,8 @@ def synthetic() -> tuple[pl.LazyFrame, pl.LazyFrame]:
 
 
 def slots_of_year(graph: CitationGraph, venues: np.ndarray, year: int) -> venue_pairs.Slots:
-    year_of = np.repeat(np.arange(graph.years.size, dtype=np.int32), np.diff(graph.year_offsets))
-    nobody = np.zeros(graph.n_dated, np.bool_)
-    return venue_pairs.year_slots(graph, venues, year_of, graph.years.tolist().index(year), None, nobody)
+    lists, nobody = venue_pairs.references_of(graph, venues), np.zeros(graph.n_dated, np.bool_)
+    return venue_pairs.year_slots(graph, lists, graph.years.tolist().index(year), None, nobody)
 
 
 def cells_of(slots: venue_pairs.Slots) -> venue_pairs.Cells:

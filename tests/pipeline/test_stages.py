@@ -40,7 +40,7 @@ from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.snapshot.source import SnapshotConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
-from sciscidata.storage import BLANK_SEAL, seal_text, year_parts
+from sciscidata.storage import seal_json, year_parts
 
 WORLD = SyntheticConfig(n_works=3_000)
 
@@ -694,8 +694,7 @@ def test_a_list_of_removed_rows_with_other_columns_is_named(world, tmp_path, col
     rows.write_parquet(file)
     report = json.loads((folder / "corpus.json").read_text())
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    text = json.dumps(report | {"removed_sha256": digest, **BLANK_SEAL})
-    (folder / "corpus.json").write_bytes(seal_text(text))
+    (folder / "corpus.json").write_bytes(seal_json(report | {"removed_sha256": digest}))
     with pytest.raises(
         StorageError, match=r"removed.parquet is no list of removed rows \(part: String, work_id: Int64"
     ):
@@ -706,7 +705,7 @@ def test_a_corpus_of_an_earlier_version_is_refused_with_the_remedy(world, tmp_pa
     folder = shutil.copytree(world, tmp_path / "out", ignore=shutil.ignore_patterns("cache"))
     report = json.loads((folder / "corpus.json").read_text())
     del report["format_version"]
-    (folder / "corpus.json").write_bytes(seal_text(json.dumps(report | BLANK_SEAL)))
+    (folder / "corpus.json").write_bytes(seal_json(report))
     with pytest.raises(InputNotFoundError, match=r"made by an earlier version.*Run the same ingest again"):
         scan_corpus(folder)
     assert ingest(WORLD, folder, cache_dir=tmp_path).works.select("n_authors").collect().height == 3_000

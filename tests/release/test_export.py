@@ -14,7 +14,7 @@ from sciscidata.errors import InputNotFoundError, SchemaMismatchError, Verificat
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.release.export import add_labels, index_labels, read_labelled, verify_labelled, write_labelled
 from sciscidata.schemas import EXAMPLE, WORKS
-from sciscidata.storage import BLANK_SEAL, seal_text
+from sciscidata.storage import seal_json
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score", *VOCABULARIES)
 SCHEMA = {"work_id": WORKS["work_id"], **{name: EXAMPLE[name] for name in SCORES}}
@@ -77,6 +77,6 @@ def test_an_export_whose_report_differs_from_its_seal_or_lacks_an_entry_is_refus
             VerificationError, match=r"labelled.json is damaged: it differs from the SHA-256 .*remove it"
         ):
             read(tmp_path / "all")
-    report.write_bytes(seal_text(json.dumps({"rows": 1, **BLANK_SEAL})))
+    report.write_bytes(seal_json({"rows": 1}))
     with pytest.raises(InputNotFoundError, match="no readable"):
         verify_labelled(tmp_path / "all")

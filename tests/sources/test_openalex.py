@@ -37,7 +37,7 @@ from sciscidata.errors import (
     SciSciDataError,
 )
 from sciscidata.label_thresholds import LabelThresholds
-from sciscidata.openalex_api.checks import check_answer, other_pages
+from sciscidata.openalex_api.answer_checks import check_answer, other_pages
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.store import ResponseStore

@@ -16,7 +16,7 @@ import polars as pl
 from sciscidata.disruption.index import CDConfig
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError, EmptyInputError
-from sciscidata.openalex_api.checks import check_answer
+from sciscidata.openalex_api.answer_checks import check_answer
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import works_request
 from sciscidata.options.checks import Configuration

@@ -19,7 +19,7 @@ import polars as pl
 
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
-from sciscidata.openalex_api.checks import Answer, check_answer
+from sciscidata.openalex_api.answer_checks import Answer, check_answer
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import works_request
 from sciscidata.schemas import WORKS

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 import polars as pl
 
-from sciscidata.openalex_api.checks import Answer
+from sciscidata.openalex_api.answer_checks import Answer
 from sciscidata.records.ids import openalex_number
 from sciscidata.records.json_record import PlainRecord, plain_record
 from sciscidata.records.work_columns import rows_of_records, works_of

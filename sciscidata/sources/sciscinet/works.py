@@ -42,7 +42,7 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
     schema = {name: WORKS[name] for name in ("work_id", "primary_field", "concepts")}
 
     def run() -> pl.DataFrame:
-        from sciscidata.sources.sciscinet._field_kernels import first_fields  # numba takes a while to import
+        from sciscidata.sources.sciscinet._field_kernels import Links, first_fields  # numba takes a while to import
 
         # The order by name and id is computed once for the few hundred fields, not for every link.
         numbered = (
@@ -56,18 +56,16 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
         linked = (
             links.drop_nulls(["work_id", "field_id"])
             .join(numbered.lazy().select("field_id", "field", "level"), on="field_id")
-            .select("work_id", "field", "level", pl.col("score").cast(pl.Float64).fill_nan(None).fill_null(-math.inf))
+            .select("work_id", "level", pl.col("score").cast(pl.Float64).fill_nan(None).fill_null(-math.inf), "field")
             .collect(engine="streaming")
         )
-        works, field, level, score = (read_only(linked[name].to_numpy()) for name in linked.columns)
-        chosen, ends, links_of_works = first_fields(
-            works, np.argsort(works, kind="stable"), level, score, field, MAX_CONCEPTS
-        )
+        arrays = Links(*(read_only(column.to_numpy()) for column in linked))
+        chosen, ends, links_of_works = first_fields(arrays, np.argsort(arrays.works, kind="stable"), MAX_CONCEPTS)
         names: Any = numbered["field_name"].gather(chosen).to_arrow(compat_level=pl.CompatLevel.oldest())
         lists = pa.LargeListArray.from_arrays(pa.array(np.append(0, ends)), names)
         concepts = pl.Series("concepts", lists, dtype=schema["concepts"])
         primary = concepts.list.first().alias("primary_field")
-        return pl.DataFrame([pl.Series("work_id", works[links_of_works]), primary, concepts], schema=schema)
+        return pl.DataFrame([pl.Series("work_id", arrays.works[links_of_works]), primary, concepts], schema=schema)
 
     return pl.defer(run, schema=schema)
 

@@ -22,7 +22,6 @@ from sciscidata.corpus.folder import (
     TEXT,
     UNFINISHED,
     describe_part,
-    find_damaged,
     own_files,
 )
 from sciscidata.engines.engine import Engine
@@ -36,7 +35,7 @@ from sciscidata.sources.snapshot.downloads import Reach, downloaded
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.plausibility import Tally
 from sciscidata.sources.snapshot.reading import read_batches
-from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
+from sciscidata.storage import find_damaged, is_sealed_text, seal_json, storage_error
 from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
@@ -109,9 +108,8 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
                 _write_tables(job, receipt, scratch, advance)
             for name in TABLES:
                 _move(scratch / name, out / name / f"{part.stem}.parquet")
-            facts = msgspec.to_builtins(receipt) | BLANK_SEAL
-            content = seal_text(msgspec.json.format(msgspec.json.encode(facts), indent=1).decode())
-            (scratch / RECEIPTS).write_bytes(content)
+            receipt_text = seal_json(msgspec.to_builtins(receipt), end="", indent=1, ensure_ascii=False)
+            (scratch / RECEIPTS).write_bytes(receipt_text)
             _move(scratch / RECEIPTS, _receipt_path(out, part.stem))
         finally:
             remove_folder(scratch)

@@ -7,8 +7,11 @@ is a function of (key, work, number of the choice).
 # pyright: basic
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from sciscidata._kernels.arrays import Int32Array, Int64Array
 from sciscidata._kernels.compile import kernel
 from sciscidata._kernels.random import below, below_skewed, draw
 
@@ -22,12 +25,31 @@ _COPY_TRIES = 3  # candidates for the one reference that is copied along with a 
 _TRIES_PER_REFERENCE = 4  # fresh picks per reference before a list stays short, as in the first years
 
 
+class Layout(NamedTuple):
+    """The properties that do not depend on citations: one entry per work in each array, sorted by (year, field)."""
+
+    year: Int32Array  # years since the first year
+    field: Int32Array  # number of the field
+    kind: Int32Array  # number of the hidden kind
+    n_wanted: Int64Array  # length of the reference list, if there are enough works to cite
+
+
+class Picks(NamedTuple):
+    """Where a fresh pick may fall. A cell is the works of one year and field."""
+
+    cell_starts: Int64Array  # (years * fields + 1): first work of each cell
+    n_fields: int
+    age_ends: Int64Array  # (ages): sums of how often a reference is up to this age, in years
+    field_ends: Int64Array  # (fields): sums of how often a pick has a field up to this one
+
+
 @kernel
-def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends, field_ends):
+def fill_lists(key, layout, picks):
     """Fill the reference lists in time order, by fresh picks and by copied references.
 
     Of a work cited "with its references" one is copied; those of a work cited "alone" are barred from the list.
     """
+    year, kind, n_wanted = layout.year, layout.kind, layout.n_wanted
     n = len(year)
     offsets = np.zeros(n + 1, np.int64)
     references = np.empty(n_wanted.sum(), np.int32)
@@ -55,10 +77,7 @@ def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends
                 if donor >= 0:
                     target = _random_reference(draw(own_key, counter), donor, offsets, references)
                 else:
-                    target = _fresh_pick(
-                        draw(own_key, counter), work, year, field, offsets, references,
-                        cell_starts, n_fields, age_ends, field_ends,
-                    )  # fmt: skip
+                    target = _fresh_pick(draw(own_key, counter), work, layout, picks, offsets, references)
                 coin = below(draw(own_key, counter + 1), 200)
                 counter += 2
                 if target < 0 or listed_by[target] == work or barred_by[target] == work:
@@ -84,12 +103,13 @@ def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends
 
 
 @kernel
-def _fresh_pick(bits, work, year, field, offsets, references, cell_starts, n_fields, age_ends, field_ends):
+def _fresh_pick(bits, work, layout, picks, offsets, references):
     """Pick a work by age, field and rank, or a reference of that work; -1 if there is none."""
-    target_year = year[work] - np.searchsorted(age_ends, below(draw(bits, 0), age_ends[-1]), side="right")
+    cell_starts, n_fields, age_ends, field_ends = picks
+    target_year = layout.year[work] - np.searchsorted(age_ends, below(draw(bits, 0), age_ends[-1]), side="right")
     if target_year < 0:
         return -1
-    target_field = field[work]
+    target_field = layout.field[work]
     if below(draw(bits, 1), 100) < _OTHER_FIELD_PER_CENT:
         target_field = np.searchsorted(field_ends, below(draw(bits, 2), field_ends[-1]), side="right")
     cell = target_year * n_fields + target_field

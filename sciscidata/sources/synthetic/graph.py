@@ -15,7 +15,7 @@ import numpy as np
 
 from sciscidata._kernels.arrays import Int32Array, Int64Array
 from sciscidata._kernels.random import below, draw, stream_key
-from sciscidata.sources.synthetic._kernels import DEVELOPING, DISRUPTIVE, EVEN, fill_lists
+from sciscidata.sources.synthetic._kernels import DEVELOPING, DISRUPTIVE, EVEN, Layout, Picks, fill_lists
 from sciscidata.sources.synthetic.config import SyntheticConfig
 from sciscidata.sources.synthetic.words import FIELD_WEIGHTS
 
@@ -36,15 +36,6 @@ _AGES = np.array([
     569, 1539, 1539, 1282, 1014, 791, 617, 484, 382, 304, 245, 198, 161, 133, 110, 91, 76, 64, 54, 46, 40, 34,
     29, 25, 22, 19, 17, 15, 13, 11, 10, 9, 8, 7, 6, 6, 5, 4, 4, 4, 3, 3, 3, 2, 2
 ], dtype=np.int64)  # fmt: skip
-
-
-class Layout(NamedTuple):
-    """The properties that do not depend on citations: one entry per work in each array, sorted by (year, field)."""
-
-    year: Int32Array  # years since the first year
-    field: Int32Array  # number of the field
-    kind: Int32Array  # number of the hidden kind
-    n_wanted: Int64Array  # length of the reference list, if there are enough works to cite
 
 
 class ReferenceLists(NamedTuple):
@@ -76,17 +67,9 @@ def pick_references(layout: Layout, seed: int) -> ReferenceLists:
     n_fields = len(FIELD_WEIGHTS)
     cells = layout.year.astype(np.int64) * n_fields + layout.field
     cell_starts = np.searchsorted(cells, np.arange((layout.year[-1] + 1) * n_fields + 1))
-    offsets, references = fill_lists(
-        stream_key(seed, "synthetic/references"),
-        layout.year,
-        layout.field,
-        layout.kind,
-        layout.n_wanted,
-        cell_starts,
-        n_fields,
-        np.cumsum(_AGES),
-        np.cumsum(np.array(FIELD_WEIGHTS, np.int64)),
-    )
+    ends = np.cumsum(_AGES), np.cumsum(np.array(FIELD_WEIGHTS, np.int64))
+    key = stream_key(seed, "synthetic/references")
+    offsets, references = fill_lists(key, layout, Picks(cell_starts, n_fields, *ends))
     _log.debug("grew a synthetic world of %d works and %d citations", len(layout.year), len(references))
     return ReferenceLists(offsets, references)
 

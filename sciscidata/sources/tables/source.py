@@ -191,7 +191,7 @@ def ingest_tables(
         scan_batches(read_citations, CITATIONS, "files of citations"),
     )
     corpus = write_corpus(
-        Corpus(*frames, provenance), out, texts=texts, inputs=listed, overwrite=overwrite, found=counted
+        Corpus(*frames, provenance), out, texts=texts, inputs=listed, overwrite=overwrite, facts=counted
     )
     warn_of_gaps(corpus.provenance, "tables", tally.example)
     return corpus

@@ -137,7 +137,7 @@ def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
     from scipy.optimize import minimize_scalar
 
     frame = check_predictions(predictions)
-    found: dict[str, float] = {}
+    temperatures: dict[str, float] = {}
     for name, (chances, gold) in _read_chances(frame.filter("is_valid")).items():
         if not len(gold):
             raise PredictionsError(
@@ -149,8 +149,8 @@ def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
 
         reach = math.log(_HOTTEST)
         best: Any = minimize_scalar(loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6})
-        found[name] = float(math.exp(best.x))
-    return found
+        temperatures[name] = float(math.exp(best.x))
+    return temperatures
 
 
 def find_noise(predictions: pl.DataFrame) -> dict[str, float]:
@@ -261,5 +261,5 @@ def _mean_nll(chances: Floats, gold: Floats) -> float:
 
 
 def _spread(values: list[str] | list[float], is_valid: Floats, dtype: pl.DataType) -> pl.Series:
-    given = iter(values)
-    return pl.Series([next(given) if one else None for one in is_valid.tolist()], dtype=dtype)
+    left = iter(values)
+    return pl.Series([next(left) if one else None for one in is_valid.tolist()], dtype=dtype)

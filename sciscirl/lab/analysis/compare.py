@@ -126,7 +126,7 @@ def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
         return {"hide": settings.get("hide", [])}
     of_run = {"temperature": "eval_temperature", "top_p": "eval_top_p"} if "learning_rate" in settings else {}
     named = {name: of_run.get(name, name) for name in ASKED}
-    stated = {name: settings[given] for name, given in named.items() if settings.get(given) is not None}
+    stated = {name: settings[setting] for name, setting in named.items() if settings.get(setting) is not None}
     return stated | {name: value for name, value in _UNSTATED.items() if name not in stated}
 
 
@@ -209,20 +209,20 @@ def compare_predictions(
 
     def find_ends(name: str) -> Mapping[str, tuple[float, float]]:
         if len(every[name]) > 1:
-            found = {
+            intervals = {
                 metric: _widen(percentile_interval(resample(name, metric), config.level), values, config.level)
                 for metric, values in by_seed[name].items()
             }
             return {
                 metric: (max(0.0, ends[0]), min(1.0, ends[1]))
-                for metric, ends in found.items()
+                for metric, ends in intervals.items()
                 if ends is not None and ends[0] < ends[1]
             }
         ((seed, table),) = tables[name].items()
         row = row_of[labelled[name, seed]]
-        found = find_intervals(table, {metric: values[row] for metric, values in drawn.items()}, config.level)
-        low, high = found["format_strict_ok"]
-        return found | {"invalid": (1 - high, 1 - low)}
+        intervals = find_intervals(table, {metric: values[row] for metric, values in drawn.items()}, config.level)
+        low, high = intervals["format_strict_ok"]
+        return intervals | {"invalid": (1 - high, 1 - low)}
 
     def difference(left: str, right: str, metric: str) -> Estimate:
         ends = percentile_interval(resample(left, metric) - resample(right, metric), config.level)
@@ -258,8 +258,8 @@ def compare_predictions(
         names=tuple(ways),
         seeds={name: tuple(seeds) for name, seeds in every.items()},
         scores={
-            name: {metric: Estimate(value, *ends[name].get(metric, (None, None))) for metric, value in found.items()}
-            for name, found in scores.items()
+            name: {metric: Estimate(value, *ends[name].get(metric, (None, None))) for metric, value in own.items()}
+            for name, own in scores.items()
         },
         by_seed=by_seed,
         pairs=tuple(
@@ -318,13 +318,13 @@ def _permute(left: Seeds, right: Seeds, config: CompareConfig) -> dict[str, floa
         return dict.fromkeys(COMPARED)
     n_papers = len(next(iter(pairs[0][0].values())).counts)
     stream = np.random.Philox(key=config.seed, counter=_SWAPS_STREAM)
-    found = _differ(pairs, np.zeros((1, n_papers), dtype=np.int64))
+    observed = _differ(pairs, np.zeros((1, n_papers), dtype=np.int64))
     n_as_far: dict[str, int] = dict.fromkeys(COMPARED, 0)
     for start in range(0, config.n_resamples, _BLOCK):
         size = min(_BLOCK, config.n_resamples - start)
         swaps = draw_below(stream, 2, size * n_papers).reshape(size, n_papers)
         for metric, values in _differ(pairs, swaps).items():
-            n_as_far[metric] += int((np.abs(values) >= abs(found[metric][0]) - _ROUNDING).sum())
+            n_as_far[metric] += int((np.abs(values) >= abs(observed[metric][0]) - _ROUNDING).sum())
     # One more, the papers as they are: without it, p could be 0.
     return {metric: (1 + n) / (1 + config.n_resamples) for metric, n in n_as_far.items()}
 

@@ -91,7 +91,7 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
             f"{', '.join(map(str, kept)) or 'none'}. Choose eval_every a multiple of save_every."
         )
     metrics = [measure_predictions(table) for table in tables.values()]
-    scores = np.array([found[config.metric] for found in metrics])
+    scores = np.array([one[config.metric] for one in metrics])
     drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples)[config.metric]
     best = int(np.argmax(np.where(eligible, scores, -np.inf)))
     behind = drawn[best] - drawn

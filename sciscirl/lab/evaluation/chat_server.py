@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 import polars as pl
 
-from sciscidata.remote.retries import asked_wait_s, keep_trying
+from sciscidata.remote.retries import Patience, asked_wait_s, keep_trying
 from sciscidata.remote.urls import check_address, show_address
 from sciscidata.storage.disk_errors import errors_about
 from sciscirl.errors import SciSciRLError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Answers by the hash of what was asked, a line each, in the folder of the evaluation.
 ANSWERS_FILE: Final = "answers.jsonl"
 _AT_A_TIME: Final = 16
-_N_ATTEMPTS: Final = 6
+_PATIENCE: Final = Patience(lambda error: getattr(error, "may_pass", False), lambda _: 6, 1.0, 60.0)
 _TIMEOUT: Final = httpx.Timeout(600, connect=30)
 
 
@@ -86,13 +86,7 @@ async def _ask_all(
     kept = {str(row["key"]): {"text": str(row["text"]), "is_whole": bool(row["is_whole"])} for row in rows}
 
     def ask(paper: str) -> None:
-        answer = keep_trying(
-            lambda: _post(client, url, asked[paper]),
-            lambda error: getattr(error, "may_pass", False),
-            lambda _: _N_ATTEMPTS,
-            first_wait_s=1.0,
-            longest_wait_s=60.0,
-        )
+        answer = keep_trying(lambda: _post(client, url, asked[paper]), _PATIENCE)
         line = json.dumps({"key": keys[paper], **answer})
         with errors_about(file, " The same command goes on from here."), file.open("a", encoding="utf-8") as lines:
             lines.write(f"\n{line}")  # first the end of a line that a killed evaluation has not ended

@@ -140,10 +140,10 @@ def patch_routes(api: ModuleType) -> None:
 
     async def finish(session_id: str, session: DatabaseSession) -> Reply:
         # The SDK ends its session here, which frees its adapter slots now and not after five minutes.
-        found = await session.get(SessionDB, session_id)
-        if found is None:
+        session_row = await session.get(SessionDB, session_id)
+        if session_row is None:
             raise api.HTTPException(404, "Session not found")
-        found.status = "finished"
+        session_row.status = "finished"
         models = await session.exec(select(ModelDB).where(ModelDB.session_id == session_id))
         for model in models.all():
             await api.create_future(session, types.RequestType.UNLOAD_MODEL, model.model_id, types.UnloadModelInput())

@@ -39,8 +39,8 @@ def find_adapter(folder: Path) -> Path:
             )
     sums = [record.get("sha256") for record in read_checkpoints(folder)]
     known = [one[SUMS] for one in sums if isinstance(one, dict) and SUMS in one]
-    held = folder / ADAPTER / SUMS
-    if known and not (held.is_file() and hash_file(held) in known):
+    sums_file = folder / ADAPTER / SUMS
+    if known and not (sums_file.is_file() and hash_file(sums_file) in known):
         raise SciSciRLError(
             f"{folder / ADAPTER} is of another run: no checkpoint here has its {SUMS}. Put the folder back as it was."
         )

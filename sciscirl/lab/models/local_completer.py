@@ -162,8 +162,8 @@ class LocalCompleter(TokenCompleter):
         for place in range(n_most):
             logprobs = scores.float().log_softmax(dim=-1)
             chosen = self._choose(logprobs, [f"{batch[number].key}:{place}" for number in open_])
-            found = zip(open_, chosen.tolist(), logprobs.gather(1, chosen[:, None])[:, 0].tolist(), strict=True)
-            for number, token, logprob in found:
+            drawn = zip(open_, chosen.tolist(), logprobs.gather(1, chosen[:, None])[:, 0].tolist(), strict=True)
+            for number, token, logprob in drawn:
                 request, answer = batch[number], answers[number]
                 if answer.stop_reason == "stop" or len(answer.tokens) == request.n_tokens:
                     continue  # a row that goes on only with its batch

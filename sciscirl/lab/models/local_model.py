@@ -96,8 +96,8 @@ def load_base_model(
             name = str(Path(name).absolute())
         more |= {"device_map": {"": device}} if device else {}
         loaded: Any = AutoModelForCausalLM.from_pretrained(name, **more, output_loading_info=True)
-        model, found = loaded
-        if lacking := sorted(found["missing_keys"]):
+        model, loading = loaded
+        if lacking := sorted(loading["missing_keys"]):
             raise ValueError(f"its files lack {len(lacking):,} tensors, for example {lacking[0]}")
     for module in model.modules():
         # Where a CPU has AVX512-BF16, bitsandbytes 0.50 repacks four-bit weights in the first pass without gradients.
@@ -148,9 +148,9 @@ def load_adapter(model: Any, folder: Path, *, is_trainable: bool = False) -> Any
             model = PeftModel.from_pretrained(model, folder, is_trainable=is_trainable)
         if weights.is_file():
             with safe_open(weights, "pt") as file:
-                found = {name for name in file.keys() if ".lora_" in name or "embed" not in name}  # noqa: SIM118
+                names = {name for name in file.keys() if ".lora_" in name or "embed" not in name}  # noqa: SIM118
             needed = set(get_peft_model_state_dict(model, save_embedding_layers=False))
-            if wrong := sorted(found ^ needed):
+            if wrong := sorted(names ^ needed):
                 what = "lacks" if wrong[0] in needed else "has the strange"
                 raise ValueError(f"{weights.name} {what} tensor {wrong[0]}, one of {len(wrong):,} that do not fit")
     return model

@@ -178,27 +178,29 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
     others = {_CONSTANT: dict.fromkeys(mine, constant)}
     others |= {start.name: start.tables} if start else {}
     others |= {best: dict.fromkeys(mine, group.baselines[best])} if best else {}
-    found = compare_predictions({way.name: mine, **others}, CompareConfig(reference=way.name))
-    against = {pair.left: Against(pair.left, found.scores[pair.left][BEST].value, _turn(pair)) for pair in found.pairs}
+    compared = compare_predictions({way.name: mine, **others}, CompareConfig(reference=way.name))
+    against = {
+        pair.left: Against(pair.left, compared.scores[pair.left][BEST].value, _turn(pair)) for pair in compared.pairs
+    }
     before, above = against.get(start.name) if start else None, against.get(best)
-    score = found.scores[way.name][BEST]
-    verdict = _say_verdict(way, found, start, against)
+    score = compared.scores[way.name][BEST]
+    verdict = _say_verdict(way, compared, start, against)
     said = [f"{verdict} {BEST} {show_estimate(score)}"]
     for one, called in ((before, ""), (above, "the best baseline, ")):
         said += (
             [f"{show_estimate(one.gain, signed=True)} against {called}{one.name} ({show(one.score)})"] if one else []
         )
-    line = f"{'; '.join(said)}; the same {found.n_papers:,} papers of {run.split}, task {found.target}."
+    line = f"{'; '.join(said)}; the same {compared.n_papers:,} papers of {run.split}, task {compared.target}."
     if before and start:
-        line += _say_form(found, before, _gain_by_form(mine, start.tables))
+        line += _say_form(compared, before, _gain_by_form(mine, start.tables))
     if len(mine) > 1:
         line += f" Intervals are over {len(mine)} seeds and the papers."
     else:
         line += " One seed: this is about these weights, not about the way to train."
     if BEST in group.ceiling:
         line += f" These labels let a model expect {BEST} {show(group.ceiling[BEST])} at most."
-    if found.n_papers < FEWEST:
-        line += f" {found.n_papers:,} papers are too few to tell."
+    if compared.n_papers < FEWEST:
+        line += f" {compared.n_papers:,} papers are too few to tell."
     if run.settings.get("hide"):
         line += f" Prompts withheld: {', '.join(run.settings['hide'])}."
     return Verdict(score, before, above, line)
@@ -266,8 +268,8 @@ def _void(counted: Mapping[str, Cells], others: Mapping[str, Cells]) -> dict[str
     return found
 
 
-def _say_form(found: Comparison, before: Against, by_form: float) -> str:
-    was, left = (found.scores[name]["invalid"].value for name in (before.name, before.pair.left))
+def _say_form(compared: Comparison, before: Against, by_form: float) -> str:
+    was, left = (compared.scores[name]["invalid"].value for name in (before.name, before.pair.left))
     if was == left and not round(by_form, 3):
         return ""
     of_labels = round(before.gain.value - by_form, 3) + 0.0  # no "-0.000"
@@ -285,10 +287,10 @@ def _is_drawn_once(run: Run, tables: Seeds) -> bool:
     return not is_settled and any(count_answers(table) == 1 for table in tables.values())
 
 
-def _say_verdict(way: Repeated, found: Comparison, start: Start | None, against: Mapping[str, Against]) -> str:
+def _say_verdict(way: Repeated, compared: Comparison, start: Start | None, against: Mapping[str, Against]) -> str:
     name, run, constant = way.name, _first(way), against[_CONSTANT]
     is_one_draw = _is_drawn_once(run, _tables(way)) or (start is not None and _is_drawn_once(start.run, start.tables))
-    is_known = (constant.pair.differences[KNOWS].low or 0) > 0 and found.n_papers >= FEWEST
+    is_known = (constant.pair.differences[KNOWS].low or 0) > 0 and compared.n_papers >= FEWEST
     if start is None:
         above = [one for other, one in against.items() if other != _CONSTANT]
         sure = all((one.gain.low or 0) > 0 for one in above) and is_known and not is_one_draw
@@ -302,18 +304,18 @@ def _say_verdict(way: Repeated, found: Comparison, start: Start | None, against:
             "(--group-size 8)."
         )
     before = against[start.name]
-    was, left = (found.scores[one]["invalid"].value for one in (before.name, name))
+    was, left = (compared.scores[one]["invalid"].value for one in (before.name, name))
     form = f"{was:.0%} of the first answers were invalid"
     if was > _FORM and left > _FORM:
         return f"Not even the form was learned by {name}: {form}, and {left:.0%} of the last."
     p, gain = before.pair.p[BEST], before.gain
-    is_sure = p is not None and p <= 1 - found.config.level and found.n_papers >= FEWEST
+    is_sure = p is not None and p <= 1 - compared.config.level and compared.n_papers >= FEWEST
     if is_sure and (gain.high or 0) < 0:
         return f"Training hurt {name}."
     is_gain = is_sure and (gain.low or 0) > 0
     if is_gain and is_known:
         return f"Training helped {name}, beyond the form: {form}." if was > _FORM else f"Training helped {name}."
-    right, bar = found.scores[name][KNOWS], found.scores[_CONSTANT][KNOWS].value
+    right, bar = compared.scores[name][KNOWS], compared.scores[_CONSTANT][KNOWS].value
     unknown = f"{KNOWS} {show_estimate(right)} is not surely above that of {_CONSTANT}, {show(bar)}."
     if was > _FORM and not is_known:
         return f"Only the form was learned by {name}: {form}, and {unknown}"
@@ -344,24 +346,24 @@ def view_answer(groups: Sequence[Group]) -> Section:
             asked = {way.name: list_asked(_first(way).settings) for way in group.ways}
             models = ways or baselines
             config = CompareConfig(reference=reference)
-            found = compare_predictions(models, config, asked, beside=baselines if ways else {})
+            compared = compare_predictions(models, config, asked, beside=baselines if ways else {})
         except PredictionsError as error:
             texts.append(f"{', '.join(ways)} cannot be compared: {error}")
             continue
         split = _first(group.ways[0]).split if ways else "test"
-        on = f"{found.n_papers:,} papers of {split}, task {found.target}"
+        on = f"{compared.n_papers:,} papers of {split}, task {compared.target}"
         lines += [(split != "test", -one.score.value, one.line) for one in verdicts.values()]
         if ways:
-            tables.append(Table(f"Models, {on}", _HEAD, [_show_way(way, found, verdicts) for way in group.ways]))
+            tables.append(Table(f"Models, {on}", _HEAD, [_show_way(way, compared, verdicts) for way in group.ways]))
         if baselines:
-            rows = [[name, *(show_estimate(found.scores[name][one]) for one in COMPARED)] for name in baselines]
+            rows = [[name, *(show_estimate(compared.scores[name][one]) for one in COMPARED)] for name in baselines]
             tables.append(
                 Table(f"Baselines without a language model, {on}", ["", *COMPARED], rows, is_folded=bool(ways))
             )
-        if ways and found.pairs:
-            tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(found), is_folded=True))
-        if found.n_papers >= FEWEST:
-            pictures.append(_draw_scores(found, group.ceiling, on))
+        if ways and compared.pairs:
+            tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(compared), is_folded=True))
+        if compared.n_papers >= FEWEST:
+            pictures.append(_draw_scores(compared, group.ceiling, on))
     none = (
         "Whether training helped is not known: no trained model here was asked once about every held-out paper. "
         "Ask it: sciscirl evaluate --run RUN --release RELEASE --out FOLDER. Then report that FOLDER, too."
@@ -375,8 +377,8 @@ _HEAD: Final = (
 )  # fmt: skip
 
 
-def _show_way(way: Repeated, found: Comparison, verdicts: Mapping[str, Verdict]) -> list[str]:
-    scores, verdict = found.scores[way.name], verdicts.get(way.name)
+def _show_way(way: Repeated, compared: Comparison, verdicts: Mapping[str, Verdict]) -> list[str]:
+    scores, verdict = compared.scores[way.name], verdicts.get(way.name)
     before, above = (verdict.start, verdict.baseline) if verdict else (None, None)
     p = before.pair.p[BEST] if before else None
     return [
@@ -390,12 +392,12 @@ def _show_way(way: Repeated, found: Comparison, verdicts: Mapping[str, Verdict])
     ]
 
 
-def _draw_scores(found: Comparison, ceiling: Mapping[str, float], on: str) -> Picture:
+def _draw_scores(compared: Comparison, ceiling: Mapping[str, float], on: str) -> Picture:
     shown = {"label_match": ceiling.get("accuracy"), BEST: ceiling.get(BEST)}
     png = plot_estimates(
-        {metric: {name: scores[metric] for name, scores in found.scores.items()} for metric in shown},
-        seeds={metric: {name: one[metric] for name, one in found.by_seed.items()} for metric in shown},
+        {metric: {name: scores[metric] for name, scores in compared.scores.items()} for metric in shown},
+        seeds={metric: {name: one[metric] for name, one in compared.by_seed.items()} for metric in shown},
         lines={metric: {"ceiling": value} for metric, value in shown.items() if value is not None},
     )
-    said = "; ".join(f"{name}: {BEST} {show_estimate(scores[BEST])}" for name, scores in found.scores.items())
+    said = "; ".join(f"{name}: {BEST} {show_estimate(scores[BEST])}" for name, scores in compared.scores.items())
     return Picture(png, f"Scores with intervals, {on}. {said}.")

@@ -28,22 +28,22 @@ def find_predictions(path: Path) -> Path:
     if path.is_file():
         return path
     own = path / _ONE
-    found = [own] if own.is_file() else [*list_evaluations(path, find_eval_split(path)).values()]
-    if not found:
+    files = [own] if own.is_file() else [*list_evaluations(path, find_eval_split(path)).values()]
+    if not files:
         raise PredictionsError(
             f"{path} holds no predictions. Give a predictions file, the folder of an evaluation, or that of a training "
             "run which was evaluated."
         )
-    return found[-1]
+    return files[-1]
 
 
 def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, dict[str, Any]]]:
     """Read ``PATH`` or ``NAME=PATH``, of sweeps each run: tables by name, and what ``run.json`` says of each, or {}."""
     split = [_split(word) for word in words]
-    given = [(name, place) for name, path in split for place in ([path] if name else expand_folders([path]))]
-    files = [find_predictions(path) for _, path in given]
-    folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in given]
-    names = [name or other for (name, _), other in zip(given, name_folders(folders), strict=True)]
+    places = [(name, place) for name, path in split for place in ([path] if name else expand_folders([path]))]
+    files = [find_predictions(path) for _, path in places]
+    folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in places]
+    names = [name or other for (name, _), other in zip(places, name_folders(folders), strict=True)]
     if len(set(names)) < len(names):
         raise PredictionsError(f"two of {', '.join(names)} have the same name. Give names: NAME=PATH.")
     tables = {name: read_predictions(file) for name, file in zip(names, files, strict=True)}

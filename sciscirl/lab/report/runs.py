@@ -175,8 +175,8 @@ def _is_of_baseline(path: Path) -> bool:
 def read_runs(folders: Sequence[Path]) -> list[Run]:
     """Read folders of runs, sweeps and evaluations, and their final ones; an error only if none can be read."""
     folders = expand_folders(folders)
-    given = {folder.resolve() for folder in folders}
-    if len(given) < len(folders):
+    named = {folder.resolve() for folder in folders}
+    if len(named) < len(folders):
         raise RunFolderError("a run is given twice. Give each once.")
     runs: list[Run] = []
     errors: list[SciSciDataError] = []
@@ -197,7 +197,7 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
             runs.append(read(folder, name))
             for part in FINALS:
                 final = folder / part
-                if (final / RUN_FILE).is_file() and final.resolve() not in given:
+                if (final / RUN_FILE).is_file() and final.resolve() not in named:
                     run = read(final, f"{name}, {part}")
                     runs.append(replace(run, name=f"{run.name}, step {run.weights.get('step', 'unknown')}"))
             advance(1)
@@ -417,11 +417,11 @@ def _read_steps(
     tables = {} if files else _read_rollouts(folder, target)
     last = max(logged.keys() | files.keys() | tables.keys(), default=None)
     for step in sorted(logged.keys() | files.keys() | tables.keys()):
-        found = _read_predictions(files[step], problems) if step in files else tables.get(step)
+        table = _read_predictions(files[step], problems) if step in files else tables.get(step)
         make = measure if step == last else measure_predictions  # only the last one has intervals, which take time
-        metrics = logged.get(step, {}) if found is None else make(found)
+        metrics = logged.get(step, {}) if table is None else make(table)
         if metrics.keys() >= _JUDGED:
-            yield Evaluation(step=step, metrics=metrics, predictions=found)
+            yield Evaluation(step=step, metrics=metrics, predictions=table)
 
 
 def _read_target(settings: Mapping[str, Any]) -> Target:
@@ -442,15 +442,15 @@ def _read_rollouts(folder: Path, target: Target) -> dict[int, pl.DataFrame]:
 
 
 def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
-    if (found := _read_predictions(folder / PREDICTIONS_FILE, problems)) is not None:
-        yield Evaluation(step=0, metrics=measure(found), predictions=found)
+    if (table := _read_predictions(folder / PREDICTIONS_FILE, problems)) is not None:
+        yield Evaluation(step=0, metrics=measure(table), predictions=table)
 
 
 def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
     own: list[str] = []
-    found = _try(lambda: read_predictions(path), path.name, own, None)
+    table = _try(lambda: read_predictions(path), path.name, own, None)
     problems += [problem.replace(str(path), "it") for problem in own]
-    return found
+    return table
 
 
 def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], split: str, problems: list[str]) -> Usage | None:

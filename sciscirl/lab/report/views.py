@@ -243,9 +243,9 @@ def _merge_seeds(lines: Sequence[Series]) -> Series:
         return lines[0]
     values = [dict(zip(line.steps, line.values, strict=True)) for line in lines]
     steps = [step for step in lines[0].steps if all(step in one for one in values)]
-    held = [[one[step] for one in values] for step in steps]
-    means = [math.fsum(each) / len(each) for each in held]
-    return Series(steps=steps, values=means, lows=[*map(min, held)], highs=[*map(max, held)])
+    by_step = [[one[step] for one in values] for step in steps]
+    means = [math.fsum(each) / len(each) for each in by_step]
+    return Series(steps=steps, values=means, lows=[*map(min, by_step)], highs=[*map(max, by_step)])
 
 
 #: What is measured beside the scores, by name; a column is shown where a run has it.

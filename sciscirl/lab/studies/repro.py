@@ -100,7 +100,7 @@ def compare_answers(answers: pl.DataFrame, reference: pl.DataFrame) -> dict[str,
     places = [_first_other(left, right) for left, right in texts if left != right]
     labels = [name for name in reference.columns if name.startswith("label")]
     flipped = [answers[name].fill_null(INVALID) != reference[name].fill_null(INVALID) for name in labels]
-    found = {
+    facts = {
         "n": len(texts),
         "identical_share": 1 - len(places) / len(texts),
         "first_divergence_median": pl.Series(places, dtype=pl.Float64()).median(),
@@ -109,9 +109,9 @@ def compare_answers(answers: pl.DataFrame, reference: pl.DataFrame) -> dict[str,
     try:
         scores = [(json.loads(left), json.loads(right)) for left, right in texts]
         gaps = [abs(left[name] - right[name]) for left, right in scores for name in right]
-        return found | {"logprob_difference_max": max(gaps)}
+        return facts | {"logprob_difference_max": max(gaps)}
     except (ValueError, TypeError, LookupError):  # answers, not scores
-        return found
+        return facts
 
 
 def _first_other(left: str, right: str) -> int:

@@ -152,8 +152,8 @@ def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
                 f"{suggest(name, hints)}"
             )
         try:
-            given: Any = tuple(value.split("+")) if hints[name].is_list else value
-            found: Any = msgspec.convert(given, hints[name].whole, strict=False)
+            raw: Any = tuple(value.split("+")) if hints[name].is_list else value
+            converted: Any = msgspec.convert(raw, hints[name].whole, strict=False)
         except msgspec.ValidationError:
             near = suggest(value, hints[name].choices)
             raise SciSciRLError(
@@ -161,15 +161,15 @@ def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
             ) from None
         if value in axes[name]:
             raise SciSciRLError(f"SweepOptions.vary gives {name} the value {value!r} twice. Give each once.")
-        axes[name][value] = found
+        axes[name][value] = converted
     return axes
 
 
 def _refuse_decided(options: SweepOptions) -> None:
-    given = [f"SweepOptions.{name}" for name in _DECIDED if getattr(options, name) not in (None, False)]
-    if given:
+    decided = [f"SweepOptions.{name}" for name in _DECIDED if getattr(options, name) not in (None, False)]
+    if decided:
         raise SciSciRLError(
-            f"{', '.join(given)} cannot be set: the sweep decides. Set seeds=... and out=...; a sweep that is there "
+            f"{', '.join(decided)} cannot be set: the sweep decides. Set seeds=... and out=...; a sweep that is there "
             "goes on by itself."
         )
     for name in ("seeds", "way"):
@@ -186,12 +186,12 @@ def _refuse_twice(name: str, values: Sequence[object]) -> None:
 
 
 def _refuse_without_effect(options: SweepOptions, axes: Mapping[str, object], ways: Sequence[Way]) -> None:
-    given = {field.name for field in fields(SweepOptions) if getattr(options, field.name) != field.default} | {*axes}
+    chosen = {field.name for field in fields(SweepOptions) if getattr(options, field.name) != field.default} | {*axes}
     for has_effect, names, only in (
         (any(way != "sft" for way in ways), _ONLY_RL, "reinforcement learning"),
         ("sft" in ways, _ONLY_SFT, "supervised runs"),
     ):
-        if not has_effect and (lost := sorted(given & names)):
+        if not has_effect and (lost := sorted(chosen & names)):
             other = f" Supervised runs read {_OF_SFT[lost[0]]}." if lost[0] in _OF_SFT else ""
             raise SciSciRLError(
                 f"{lost[0]} has no effect with way={','.join(options.way)}: it is of {only}. Leave it out.{other}"
@@ -433,14 +433,14 @@ def _write_results(
 
 def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataFrame]:
     """Return what the base model answered before training, once for each way in which it was asked."""
-    found: dict[str, tuple[str, pl.DataFrame]] = {}
+    tables: dict[str, tuple[str, pl.DataFrame]] = {}
     for planned, run in read:
         first = run.evaluations[0]
         if first.step == 0 and first.predictions is not None and run.settings.get("load_checkpoint") is None:
             asked = {name: value for name, value in list_asked(run.settings).items() if name != "reward"}
             name = f"{planned.name.removesuffix(f' {planned.way}')} untrained"
-            found.setdefault(json.dumps(asked, sort_keys=True), (name, first.predictions))
-    return dict(found.values())
+            tables.setdefault(json.dumps(asked, sort_keys=True), (name, first.predictions))
+    return dict(tables.values())
 
 
 def make_table(

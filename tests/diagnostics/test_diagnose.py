@@ -15,8 +15,8 @@ from sciscidata.cli.main import main
 from sciscidata.cli.settings import list_settings
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.diagnostics import checks as checks_module
-from sciscidata.diagnostics.checks import DIAGNOSTICS, diagnose, find_successors
+from sciscidata.diagnostics import diagnose as diagnose_module
+from sciscidata.diagnostics.diagnose import DIAGNOSTICS, diagnose, find_successors
 from sciscidata.diagnostics.picture import _MEANING, plot_diagnostics
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.options.parser import translate
@@ -121,7 +121,7 @@ def test_every_count_is_that_of_plain_sets(years, edges, window, span):
     )
     citations = pl.DataFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checks_module, "_SPAN", span)
+        patch.setattr(diagnose_module, "_SPAN", span)
         rows = found(works, citations, window_years=window, last_year=2020)
     links = {edge for edge in edges if edge[0] != edge[1]}
     citing, cited = {a for a, _ in links}, {b for _, b in links}

@@ -6,6 +6,7 @@ Edges are never held: the arrays of the citation graph are walked in spans, and 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -45,30 +46,43 @@ _NEIGHBOURS: Final = 0.02  # of all that a check counts: smaller groups are not 
 _WORST: Final = 1.25  # times the share of all
 
 
-class _Limit(NamedTuple):
-    """The share from which (``low``: below which) a check warns, and what the warning says."""
+class _Question(NamedTuple):
+    """What a check counts, the share from which (``low``: below which) it warns, and what the warning says."""
 
-    share: float
-    why: str
+    noun: str
+    predicate: str  # empty: it depends on the works
+    share: float = math.inf
+    why: str = ""
     low: bool = False
 
 
-_LIMITS: Final = {
-    "citing_ids": _Limit(
-        0.05, "their citations have no year, so they count for nothing. Is the table of works complete?"
+_INCOMPLETE: Final = "Is the table of works complete?"
+_QUESTIONS: Final = {
+    "works_in_citations": _Question("works", "are in a citation"),
+    "citing_ids": _Question(
+        "citing ids",
+        "are not in works",
+        0.05,
+        f"their citations have no year, so they count for nothing. {_INCOMPLETE}",
     ),
-    "cited_ids": _Limit(
-        0.5, "they have no year and no venue, so novelty leaves them out. Is the table of works complete?"
+    "cited_ids": _Question(
+        *("cited ids", "are not in works", 0.5),
+        f"they have no year and no venue, so novelty leaves them out. {_INCOMPLETE}",
     ),
-    "later_citations": _Limit(0.05, "check the years"),
-    "impossible_years": _Limit(0.01, "set them to null"),
-    "no_year": _Limit(0.05, "they have no score, and never count as citers"),
-    "no_references": _Limit(0.2, "their reference lists are probably missing, and without one there is no score"),
-    "complete_window": _Limit(0.5, "the others have too few citers yet, and are not drawn", low=True),
-    "works_with_venue": _Limit(0.5, "novelty needs the venues of references", low=True),
-    "references_with_venue": _Limit(0.5, "novelty is computed from the others only", low=True),
-    "self_citations": _Limit(0.05, "they are dropped; check the columns"),
-    "repeats": _Limit(0.1, "they are dropped; was a table joined twice?"),
+    "later_citations": _Question(*LATER, 0.05, "check the years"),
+    "self_citations": _Question("citations", "are of a work by itself", 0.05, "they are dropped; check the columns"),
+    "repeats": _Question("citations", "are repeated rows", 0.1, "they are dropped; was a table joined twice?"),
+    "impossible_years": _Question("works", "", 0.01, "set them to null"),
+    "no_year": _Question("works", "have no year", 0.05, "they have no score, and never count as citers"),
+    "no_references": _Question(
+        *("works that are cited", "have no references", 0.2),
+        "their reference lists are probably missing, and without one there is no score",
+    ),
+    "complete_window": _Question("works", "", 0.5, "the others have too few citers yet, and are not drawn", low=True),
+    "works_with_venue": _Question("works", "have a venue", 0.5, "novelty needs the venues of references", low=True),
+    "references_with_venue": _Question(
+        "references to works", "have a venue", 0.5, "novelty is computed from the others only", low=True
+    ),
 }
 _SWAPPED_FROM: Final = 0.2  # of citations with two years lead to a later work
 
@@ -159,26 +173,25 @@ def diagnose_graph(
     """Make every check from a graph; ``citations``, if given, are read only where it lacks their number of rows."""
     ends, edges, counted = _count_ends(graph), edges_of(graph), _count_works(works, graph)
     # Works bring their own references, so where ids are missing in works, it is the cited ones.
-    is_cited_known = ends.cited_unknown < _LIMITS["citing_ids"].share * ends.cited
+    is_reversed = (
+        ends.citing_unknown * 2 > ends.citing and ends.cited_unknown < _QUESTIONS["citing_ids"].share * ends.cited
+    )
     is_swapped = edges.later > _SWAPPED_FROM * edges.dated
     reversed_ids = f"and nearly all cited ids are; {SWAPPED}"
     findings = [
         _check_common_ids(graph, ends, edges, works),
-        _check(
-            *("citing_ids", ends.citing_unknown, ends.citing, "citing ids", "are not in works"),
-            why=reversed_ids if is_cited_known and ends.citing_unknown * 2 > ends.citing else None,
-        ),
-        _check("cited_ids", ends.cited_unknown, ends.cited, "cited ids", "are not in works"),
+        _judge("citing_ids", ends.citing_unknown, ends.citing, why=reversed_ids if is_reversed else ""),
+        _judge("cited_ids", ends.cited_unknown, ends.cited),
         _check_merged(graph, works, earlier),
-        _check("later_citations", edges.later, edges.dated, *LATER, why=SWAPPED if is_swapped else None),
+        _judge("later_citations", edges.later, edges.dated, why=SWAPPED if is_swapped else ""),
     ]
     n_rows, n_self = graph.n_rows, graph.n_self_citations
     if (n_rows is None or n_self is None) and citations is not None:
         n_rows, n_self = _count_rows(citations)
     if n_rows is not None and n_self is not None:
         findings += [
-            _check("self_citations", n_self, n_rows, "citations", "are of a work by itself"),
-            _check("repeats", n_rows - n_self - graph.n_citations, n_rows, "citations", "are repeated rows"),
+            _judge("self_citations", n_self, n_rows),
+            _judge("repeats", n_rows - n_self - graph.n_citations, n_rows),
         ]
     return findings + _check_works(counted, window_years, last_year, data_date)
 
@@ -298,8 +311,8 @@ def _check_works(
         predicate += f" ({', '.join(map(str, [*impossible][:3]))}{' ...' if len(impossible) > 3 else ''})"
     last_year = reached if last_year is None else last_year
     return [
-        _check("impossible_years", sum(impossible.values()), n_dated, "works", predicate),
-        _check("no_year", n_works - n_dated, n_works, "works", "have no year"),
+        _judge("impossible_years", sum(impossible.values()), n_dated, predicate),
+        _judge("no_year", n_works - n_dated, n_works),
         _check_references(counted),
         _check_windows(per_year, window_years, last_year),
         *_check_venues(counted),
@@ -309,8 +322,7 @@ def _check_works(
 def _check_references(counted: pl.DataFrame) -> Check:
     if not _sum(counted, "references_known"):
         return Check("no_references", None, None, "citations are not counted, so missing references are not seen")
-    nouns = "works that are cited", "have no references"
-    return _check_groups(counted, "no_references", "without_references", "cited", *nouns)
+    return _judge_groups(counted, "no_references", "without_references", "cited")
 
 
 def _check_windows(per_year: dict[int, int], window_years: int | None, last_year: int | None) -> Check:
@@ -319,29 +331,28 @@ def _check_windows(per_year: dict[int, int], window_years: int | None, last_year
     by_year = [{"year": year, "n": n * (year + window_years < last_year), "of": n} for year, n in per_year.items()]
     n, of = sum(group["n"] for group in by_year), sum(per_year.values())
     predicate = f"have a window of {window_years} years that was over before {last_year}, the last year"
-    return _check("complete_window", n, of, "works", predicate)._replace(by_year=by_year)
+    return _judge("complete_window", n, of, predicate)._replace(by_year=by_year)
 
 
 def _check_venues(counted: pl.DataFrame) -> list[Check]:
     if not _sum(counted, "venues_known"):
         text = "there are no venues (source_id) to count"
         return [Check("works_with_venue", None, None, text)]
-    found = [_check_groups(counted, "works_with_venue", "with_venue", "works", "works", "have a venue")]
+    checks = [_judge_groups(counted, "works_with_venue", "with_venue", "works")]
     if _sum(counted, "references_known"):
-        names = ("references_with_venue", "references_with_venue", "references")
-        found.append(_check_groups(counted, *names, "references to works", "have a venue"))
-    return found
+        checks.append(_judge_groups(counted, "references_with_venue", "references_with_venue", "references"))
+    return checks
 
 
-def _check_groups(counted: pl.DataFrame, name: str, part: str, whole: str, noun: str, predicate: str) -> Check:
+def _judge_groups(counted: pl.DataFrame, name: str, part: str, whole: str) -> Check:
     """Make a check that also counts by year and by field, and names the worst of them."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for key, column in (("year", "publication_year"), ("field", "primary_field")):
         sums = counted.drop_nulls(column).group_by(column).agg(n=pl.col(part).sum(), of=pl.col(whole).sum())
         groups[key] = sums.filter(pl.col("of") > 0).sort(column).rename({column: key}).to_dicts()
     n, of = _sum(counted, part), _sum(counted, whole)
-    check = _check(name, n, of, noun, predicate)
-    worst = [_worst(found, n, of, low=_LIMITS[name].low) for found in groups.values()]
+    check = _judge(name, n, of)
+    worst = [_worst(of_key, n, of, low=_QUESTIONS[name].low) for of_key in groups.values()]
     told = ", ".join(filter(None, worst))
     text = f"{check.text}; most so in {told}" if told and check.warns else check.text
     return check._replace(text=text, by_year=groups["year"], by_field=groups["field"])
@@ -359,7 +370,7 @@ def _worst(groups: Sequence[dict[str, Any]], n: int, of: int, *, low: bool) -> s
 
 
 def _check_common_ids(graph: CitationGraph, ends: _Ends, edges: Edges, works: pl.LazyFrame) -> Check:
-    check = _check("works_in_citations", ends.connected, graph.n_known, "works", "are in a citation")
+    check = _judge("works_in_citations", ends.connected, graph.n_known)
     if ends.connected or not graph.n_citations:
         few = say_few_joined(edges)
         return check._replace(text=few, warns=True) if few else check
@@ -401,13 +412,13 @@ def _check_merged(graph: CitationGraph, works: pl.LazyFrame, earlier: pl.LazyFra
     return Check("merged", n, n_missing, text, warns=True)
 
 
-def _check(name: str, n: int, of: int, noun: str, predicate: str, *, why: str | None = None) -> Check:
+def _judge(name: str, n: int, of: int, predicate: str = "", *, why: str = "") -> Check:
     """Make a check that ``n`` of ``of`` are something; ``why`` takes the place of the usual reason to warn."""
-    limit = _LIMITS.get(name)
+    question = _QUESTIONS[name]
     share = n / of if of else 0.0
-    warns = bool(of) and limit is not None and (share < limit.share if limit.low else share >= limit.share)
-    text = say_share(n, of, noun, predicate)
-    return Check(name, n, of, f"{text}: {why or limit.why}" if warns and limit is not None else text, warns)
+    warns = bool(of) and (share < question.share if question.low else share >= question.share)
+    text = say_share(n, of, question.noun, predicate or question.predicate)
+    return Check(name, n, of, f"{text}: {why or question.why}" if warns else text, warns)
 
 
 def _sum(counted: pl.DataFrame, column: str) -> int:

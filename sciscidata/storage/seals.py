@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 _FIELD: Final = "sealed_sha256"
 _DIGITS: Final = 64
@@ -48,9 +50,9 @@ def _is_sealed(file: IO[bytes]) -> bool:
     return _hash_blanked(file, at) == stated
 
 
-def seal_text(text: str) -> bytes:
-    """Fill in the seal of a text that is about to be written; a ValueError if it does not hold BLANK_SEAL once."""
-    file = io.BytesIO(text.encode())
+def seal_json(facts: Mapping[str, Any], *, end: str = "\n", **options: Any) -> bytes:  # noqa: ANN401 (of json.dumps)
+    """Return facts as sealed JSON, about to be written; the seal is the last of them."""
+    file = io.BytesIO((json.dumps({**facts, **BLANK_SEAL}, **options) + end).encode())
     _seal(file)
     return file.getvalue()
 
@@ -72,8 +74,8 @@ def _find_seal(file: IO[bytes]) -> int | None:
     if size - start > _LONGEST:
         return None
     file.seek(start)
-    found = list(_SEAL.finditer(file.read()))
-    return start + found[0].start(1) if len(found) == 1 else None
+    seals = list(_SEAL.finditer(file.read()))
+    return start + seals[0].start(1) if len(seals) == 1 else None
 
 
 def _hash_blanked(file: IO[bytes], at: int) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from sciscidata.errors import ApiError, OfflineError
-from sciscidata.openalex_api.checks import check_answer
+from sciscidata.openalex_api.answer_checks import check_answer
 from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient
 from sciscidata.openalex_api.request import works_request
 from sciscidata.openalex_api.store import ResponseStore
