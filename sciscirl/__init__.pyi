@@ -15,11 +15,11 @@ from .metrics.metrics import measure_predictions as measure_predictions
 from .metrics.predictions import make_prediction as make_prediction
 from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS
-from .presets import Preset as Preset
 from .presets import find_preset as find_preset
 from .presets import register_preset as register_preset
 from .rl.train import make_config as make_config
 from .rl.train import train_preset as train_preset
+from .task.experiment import Preset as Preset
 from .task.papers import Paper as Paper
 from .task.papers import read_split as read_split
 from .task.prompts import register_prompt as register_prompt

@@ -410,9 +410,9 @@ def name_fields(run: Run[RunOptions], without_dev: EvalSplit = "held_out") -> di
         "model_name": preset.model,
         "renderer_name": options.renderer or choose_renderer(preset.model),
         **{name: getattr(preset.rules, name) for name in _OF_RULES},
-        "batch_size": preset.batch_size,
-        "seed": preset.seed,
-        "interleave": preset.interleave,
+        "batch_size": preset.order.batch_size,
+        "seed": preset.order.seed,
+        "interleave": preset.order.interleave,
         "eval_split": options.eval_split or choose_eval_split(options.release, without_dev),
         "n_train": options.n_train,
         "n_test": options.n_test,
@@ -432,13 +432,13 @@ def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:
     is_published = preset.name in PUBLISHED and preset.rules.target == "disruption"
     builder = make_builder(
         **name_fields(run, "test" if is_published else "held_out"),
-        group_size=preset.group_size,
-        eval_group_size=preset.eval_group_size,
+        group_size=preset.sampling.group_size,
+        eval_group_size=preset.judging.eval_group_size,
         n_epochs=options.n_epochs or 1,
-        n_spares=preset.dynamic_sampling,
+        n_spares=preset.sampling.dynamic_sampling,
     )
     if options.n_epochs is not None:
         return builder
     n_papers = len(builder.read("train"))
-    n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
+    n_epochs = -(-options.max_steps * preset.order.batch_size // max(n_papers, 1))
     return chz.replace(builder, n_epochs=max(n_epochs, 1))

@@ -36,13 +36,15 @@ from sciscirl.options import (
     AnswersBy,
     Precision,
     PriorCorrection,
+    ServerOptions,
     TaskOptions,
     Threads,
-    TopP,
     Weights,
+    list_given,
+    partial_of_preset,
     resolve_preset,
 )
-from sciscirl.presets import Preset, Temperature, describe_rules, find_preset, recall_preset
+from sciscirl.presets import describe_rules, find_preset, recall_preset
 from sciscirl.runs.folder import (
     RUN_FILE,
     describe_run,
@@ -61,6 +63,7 @@ from sciscirl.runs.folder import (
     write_json,
 )
 from sciscirl.runs.lineage import render_start, warn_of_other_release
+from sciscirl.task.experiment import Preset, Temperature, TopP
 from sciscirl.task.papers import (
     PAIRS,
     VOCABULARIES,
@@ -94,8 +97,8 @@ _NOT_IN_CHAT: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationConfig(TaskOptions):
+@partial_of_preset()
+class EvaluationConfig(TaskOptions, ServerOptions):
     """Options of an evaluation.
 
     Attributes:
@@ -112,7 +115,6 @@ class EvaluationConfig(TaskOptions):
         step: evaluate the checkpoint of this step of the run, instead of the last one; 0: what it began with, which
             is the base model, or on a server the weights of ``load_checkpoint``.
         renderer: the chat format; None: the model's own, without thinking.
-        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         chat_url: an OpenAI-compatible server with the model, like http://127.0.0.1:8000/v1. It gets OPENAI_API_KEY.
             The same command goes on where it stopped.
         temperature: of sampling, 0 is greedy; None: that of the evaluations of the preset.
@@ -143,7 +145,6 @@ class EvaluationConfig(TaskOptions):
     run: Path | None = None
     step: Annotated[int, Meta(ge=0)] | None = None
     renderer: str | None = None
-    base_url: str | None = None
     chat_url: str | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
@@ -178,7 +179,8 @@ class EvaluationConfig(TaskOptions):
             )
         if self.answers is not None or self.run is None:
             _check_answers(self, self.answers or "sampled")
-        if self.run is None and self.target is None:  # an own label is in the release, which need not be here yet
+        # An own label is in the release, which need not be here yet.
+        if self.run is None and "target" not in list_given(self):
             resolve_preset(self, find_preset(self.preset or "baseline"), _NAMES)
 
     @property
@@ -253,9 +255,9 @@ async def evaluate_model(
     rules = fit_rules(preset.rules, config.release)
     sampling: dict[str, Any] = {
         "max_tokens": preset.max_tokens,
-        "temperature": preset.eval_temperature,
-        "top_p": preset.eval_top_p,
-        "group_size": preset.eval_group_size,
+        "temperature": preset.judging.eval_temperature,
+        "top_p": preset.judging.eval_top_p,
+        "group_size": preset.judging.eval_group_size,
     }
     more: dict[str, Any] = {"name": split, "adversarial": preset.adversarial, "scoring": scoring}
     evaluator = LabelEvaluator(papers, rules, renderer, **sampling, **more)
@@ -357,7 +359,7 @@ def find_subject(config: EvaluationConfig) -> Subject:
     if config.run is None:
         preset = find_preset(config.preset or "baseline")
         subject = Subject(
-            preset=preset if config.preset else replace(preset, eval_temperature=0.0),
+            preset=preset if config.preset else preset.with_settings(eval_temperature=0.0),
             renderer_name=None,
             checkpoint=config.checkpoint,
             local_model=config.local_model,
@@ -369,8 +371,8 @@ def find_subject(config: EvaluationConfig) -> Subject:
                 f"{config.run} was trained as {subject.preset.name}, not {config.preset}. "
                 "Leave EvaluationConfig.preset out."
             )
-    if config.target is not None and config.run is not None:
-        target, own = choose_target(config.target, config.release), subject.preset.rules.target
+    if (name := list_given(config).get("target")) is not None and config.run is not None:
+        target, own = choose_target(name, config.release), subject.preset.rules.target
         if target != own:
             raise SciSciRLError(
                 f"{config.run} was trained on {own}, not on {target}. Leave EvaluationConfig.target out."
@@ -423,7 +425,7 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             raise SciSciRLError(
                 f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             )
-        preset = replace(preset, rules=replace(preset.rules, target=target))
+        preset = preset.with_settings(target=target)
     checkpoint = _find_weights(folder, step) if step else None
     local_model: Path | None = None
     if is_here:

@@ -17,6 +17,7 @@ import polars as pl
 
 from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
+from sciscidata.options.checks import PositiveInt
 from sciscidata.own_label import OwnLabel, stated_label
 from sciscidata.records.ids import openalex_number
 from sciscidata.release.release import Release, read_release
@@ -389,6 +390,34 @@ def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Pa
         for own, names in by_class.items()
         for name in sorted(names, key=lambda name: hashlib.sha256(f"{stream}:{name}".encode()).digest())[: taken[own]]
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedPapers:
+    """Papers by their ids.
+
+    Attributes:
+        ids: use only papers whose ids this file lists, one a line: of each split those that are in it.
+    """
+
+    ids: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperChoice(ListedPapers):
+    """Which papers of a release a run sees.
+
+    Attributes:
+        eval_split: papers that evaluations judge by and checkpoints are chosen by: dev, held_out (training papers that
+            are kept out) or test; None: dev, or held_out if the release has no dev. Reinforcement learning of
+            disruption with a published preset then takes test, as its notes did.
+        n_train: use so many training papers, each class in its share; None: all.
+        n_test: judge by so many papers, each class in its share; None: all.
+    """
+
+    eval_split: EvalSplit | None = None
+    n_train: PositiveInt | None = None
+    n_test: PositiveInt | None = None
 
 
 def choose_eval_split(release_folder: str | Path, without_dev: EvalSplit = "held_out") -> EvalSplit:

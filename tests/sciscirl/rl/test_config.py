@@ -39,7 +39,11 @@ from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
 def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
     config = make_config(resolve_run(TrainOptions(**options, max_steps=5)))
     preset = PRESETS["exp4"]
-    assert (config.max_tokens, config.learning_rate, config.lora_rank) == (64, preset.learning_rate, preset.lora_rank)
+    assert (config.max_tokens, config.learning_rate, config.lora_rank) == (
+        64,
+        preset.optimiser.learning_rate,
+        preset.optimiser.lora_rank,
+    )
     builder = config.dataset_builder
     assert (builder.style, builder.contract, builder.reward) == ("checklist", "two_keys", "strong")
     assert (builder.batch_size, builder.group_size, builder.seed) == (16, 2, 0)

@@ -25,9 +25,10 @@ from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.models.local_model import load_base_model
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
-from sciscirl.presets import PRESETS, Preset, describe
+from sciscirl.presets import PRESETS, describe
 from sciscirl.rl.train import guarded_run, make_config, train_preset
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
+from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules

@@ -26,9 +26,10 @@ from sciscirl.lab.adversarial.metrics import adversarial_schema
 from sciscirl.lab.dry_run import describe_server_training
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
-from sciscirl.presets import PRESETS, Preset
+from sciscirl.presets import PRESETS
 from sciscirl.rl.train import make_config
 from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
 from sciscirl.task.prompts import render_record
 from sciscirl.task.rules import TaskRules
