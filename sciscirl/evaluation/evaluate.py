@@ -274,7 +274,7 @@ async def evaluate_model(
         "answers": "logprobs" if scoring else "sampled",
         "split": split,
         "n_papers": config.n_papers,
-        **({"ids_sha256": hash_file(config.ids)} if config.ids is not None else {}),
+        **({"ids_sha256": hash_file(Path(config.ids))} if config.ids is not None else {}),
         **stated,
         **({"weights": subject.weights} if subject.weights else {}),
     }
@@ -317,7 +317,11 @@ def check_unused(folder: Path, option: str = OUT_OPTION) -> None:
 def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
     """Read the papers that a subject is asked about."""
     part, rules = config.split or subject.eval_split, subject.preset.rules
-    asked: dict[str, Any] = {"n_papers": config.n_papers, "n_held_out": subject.n_held_out, "ids": config.ids}
+    asked: dict[str, Any] = {
+        "n_papers": config.n_papers,
+        "n_held_out": subject.n_held_out,
+        "ids": config.ids,
+    }
     return read_part(config.release, part, target=rules.target, with_chances=rules.is_weighed, **asked)
 
 

@@ -11,13 +11,17 @@ from sciscidata.storage.small_files import read_whole
 from sciscidata.storage.sums import read_json
 from sciscirl.runs.folder import COOKBOOK_FILE
 
+#: Of our builder. A run that began before it had parts has their settings beside its own.
+_PARTS = ("task", "order", "choice")
+
 
 def read_cookbook(folder: Path) -> dict[str, Any] | None:
     """Read the facts of a run from the cookbook's ``config.json``, if any; ``target`` is None without our builder."""
     try:
         config = cast("dict[str, Any]", read_json(folder / COOKBOOK_FILE))
         papers: dict[str, Any] = config["dataset_builder"]
-        papers = papers.get("papers", papers)
+        papers = papers.get("papers", papers)  # of supervised training
+        papers = papers | {name: value for part in _PARTS for name, value in papers.get(part, {}).items()}
         model = {"name": "cookbook", "model": config["model_name"], "learning_rate": config["learning_rate"]}
         target = papers.get("target")
         own = {name: target["label"][name] for name in ("name", "classes")} if isinstance(target, dict) else {}

@@ -122,7 +122,7 @@ def render_sft_plan(
 ) -> str:
     """Describe supervised fine-tuning by its ``resolved`` settings; in examples, marks enclose the trained tokens."""
     options = run.options
-    examples, batch_size = sft.make_examples(builder, options), builder.batch_size
+    examples, batch_size = sft.make_examples(builder, options), builder.order.batch_size
     evaluator = make_evaluator(run, builder)
     plan_run(run.folder, Path(options.release), settings, resume=options.resume)
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]

@@ -59,7 +59,7 @@ class GoldDatasetBuilder(SupervisedDatasetBuilder):
 
     def __call__(self) -> tuple[GoldDataset, None]:
         """Build the training batches."""
-        return GoldDataset(make_examples(self.papers, self.options), self.papers.batch_size), None
+        return GoldDataset(make_examples(self.papers, self.options), self.papers.order.batch_size), None
 
 
 class NumberedEvaluator(SamplingClientEvaluator):

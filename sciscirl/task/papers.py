@@ -17,7 +17,7 @@ import polars as pl
 
 from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
-from sciscidata.options.checks import PositiveInt
+from sciscidata.options.checks import File, PositiveInt
 from sciscidata.own_label import OwnLabel, stated_label
 from sciscidata.records.ids import openalex_number
 from sciscidata.release.release import Release, read_release
@@ -400,7 +400,7 @@ class ListedPapers:
         ids: use only papers whose ids this file lists, one a line: of each split those that are in it.
     """
 
-    ids: Path | None = None
+    ids: File | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -462,7 +462,7 @@ def read_part(
     n_papers: int | None = None,
     n_held_out: int = 0,
     with_chances: bool = False,
-    ids: Path | None = None,
+    ids: str | Path | None = None,
     papers: Sequence[Paper] | None = None,
 ) -> list[Paper]:
     """Read the papers of a split or ``"held_out"`` that a run trains on or is judged by.
@@ -481,7 +481,7 @@ def read_part(
     if n_held_out and part in {"train", "held_out"}:
         papers = hold_out(papers, n_held_out)[part == "held_out"]
     if ids is not None:
-        listed = read_ids(ids, release_folder)
+        listed = read_ids(Path(ids), release_folder)
         papers = [paper for paper in papers if paper.openalex_id in listed]
     if isinstance(target, PairTarget):
         papers = cast("list[Paper]", load_part("pair_papers")(papers, f"{part} in {release_folder}"))

@@ -98,7 +98,7 @@ def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
     given = {"groups_per_batch": 4, "kl_discount_factor": 0.5, "kl_penalty_coef": 0.1}
     builder = LabelDatasetBuilder.from_preset("exp4", options["release"], options["model"], renderer_name=RENDERER,
                                               eval_split="test", **given)  # fmt: skip
-    assert (builder.batch_size, builder.renderer_name) == (4, RENDERER)
+    assert (builder.order.batch_size, builder.renderer_name) == (4, RENDERER)
     assert make_preset("mine", base="exp4", **given).optimiser.kl_discount == 0.5
     words = ["groups_per_batch=4", "--renderer-name", RENDERER, f"model_name={options['model']}", "--dry-run"]
     more = [f"release={options['release']}", "eval_split=test", "preset=exp4", f"log_path={options['log_path']}"]
