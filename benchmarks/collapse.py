@@ -25,7 +25,8 @@ from sciscirl.metrics.collapse import measure_spread
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction
 from sciscirl.presets import PRESETS
-from sciscirl.task.papers import Paper, read_split
+from sciscirl.task.papers import Paper
+from sciscirl.task.release import read_split
 from sciscirl.task.rewards import score_answer
 
 #: Exp2 pays as Exp4 does, and differs only in the keys; a test says so. One line stands for both.

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sciscirl.envs.class_share_penalty import ShareTracker, batch_term
 from sciscirl.envs.dataset import order_papers
+from sciscirl.lab.objectives.batch_term import ShareTracker, batch_term
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import VOCABULARIES, Paper

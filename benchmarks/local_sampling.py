@@ -24,11 +24,12 @@ import tinker
 import torch
 
 from sciscirl.envs.env import build_messages
+from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import count_threads, load_local_model
 from sciscirl.presets import find_preset, lay_over
-from sciscirl.runs.chat_format import choose_renderer, make_renderer
-from sciscirl.task.papers import read_split
+from sciscirl.runs.chat_format import choose_renderer
+from sciscirl.task.release import read_split
 
 Ask = Callable[[list[tinker.ModelInput], int], Awaitable[int]]
 

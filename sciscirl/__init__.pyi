@@ -5,10 +5,13 @@ from .envs.env import LabelEnv as LabelEnv
 from .envs.env import LabelGroupBuilder as LabelGroupBuilder
 from .envs.env import build_messages as build_messages
 from .errors import SciSciRLError as SciSciRLError
-from .evaluation.evaluate import EvaluationConfig as EvaluationConfig
-from .evaluation.evaluate import evaluate_model as evaluate_model
 from .lab.adversarial.play import play_episode as play_episode
 from .lab.analysis.compare import compare_predictions as compare_predictions
+from .lab.compose import make_builder as make_builder
+from .lab.compose import make_config as make_config
+from .lab.compose import train_preset as train_preset
+from .lab.evaluation.config import EvaluationConfig as EvaluationConfig
+from .lab.evaluation.evaluate import evaluate_model as evaluate_model
 from .lab.report.report import ReportConfig as ReportConfig
 from .lab.report.report import write_report as write_report
 from .metrics.metrics import measure_predictions as measure_predictions
@@ -17,12 +20,10 @@ from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS
 from .presets import find_preset as find_preset
 from .presets import register_preset as register_preset
-from .rl.train import make_config as make_config
-from .rl.train import train_preset as train_preset
 from .task.experiment import Preset as Preset
 from .task.papers import Paper as Paper
-from .task.papers import read_split as read_split
 from .task.prompts import register_prompt as register_prompt
+from .task.release import read_split as read_split
 from .task.rewards import register_reward as register_reward
 from .task.rewards import score_answer as score_answer
 

@@ -31,15 +31,16 @@ from msgspec import Meta
 
 from sciscidata.options.checks import Folder, PositiveInt, check_fields
 from sciscidata.options.parser import read_texts
+from sciscirl.envs.models import MODEL_CODE
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab_parts import MODEL_CODE, load_part
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import CHANGES, find_preset, lay_over
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
-from sciscirl.task.experiment import Adam, Adapter, Judging, Loss, Order, Pairs, Preset, Sampling
-from sciscirl.task.papers import ListedPapers, PaperChoice, choose_target
+from sciscirl.runs.trackers import check_trackers
+from sciscirl.task.experiment import Adam, Adapter, Judging, Loss, Pairs, Preset, Sampling
 from sciscirl.task.registry import load_plugin
+from sciscirl.task.release import ListedPapers, Order, PaperChoice, choose_target
 from sciscirl.task.rules import Task
 
 #: PyTorch starts as many, and crashes where the system has no more.
@@ -377,7 +378,7 @@ def resolve_run(options: _Options) -> Run[_Options]:
         'runs/sft-tinker-exp4'
     """
     if options.wandb_project is not None:
-        load_part("check_trackers")()
+        check_trackers()
     preset, kind, begun_from = resolve_preset(options), "", None
     if isinstance(options, SftOptions):
         preset, kind = preset.with_settings(group_size=1), f"sft-{options.backend}-"  # each paper has one gold answer

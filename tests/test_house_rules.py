@@ -38,7 +38,10 @@ def modules() -> dict[str, ast.Module]:
 
 
 def imported_names(tree: ast.Module) -> set[str]:
-    """Every module that the imports of a module name, those inside functions too; ``from a import b`` may name a.b."""
+    """Every module that a module names: by an import, those inside functions too, or as a string that loads it.
+
+    ``from a import b`` may name a.b. A string may be a module, ``"a.b"``, or an object in one, ``"a.b:c"``.
+    """
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -46,13 +49,27 @@ def imported_names(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
             names |= inner & modules().keys() or {node.module}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names |= {node.value.partition(":")[0]} & modules().keys() - {*PACKAGES}
     return names
+
+
+def lazy_names(name: str) -> set[str]:
+    """Every module whose names the stub of a package loads when they are first used."""
+    stub = files()[name].with_suffix(".pyi")
+    if not stub.exists():
+        return set()
+    nodes = ast.walk(ast.parse(stub.read_text("utf-8")))
+    return {f"{name}.{node.module}" for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 1}
 
 
 @cache
 def arrows() -> dict[str, set[str]]:
     """Which module imports which, within the two packages."""
-    return {name: (imported_names(tree) & modules().keys()) - {name} for name, tree in modules().items()}
+    return {
+        name: ((imported_names(tree) | lazy_names(name)) & modules().keys()) - {name}
+        for name, tree in modules().items()
+    }
 
 
 def unit_of(module: str) -> str:
@@ -107,11 +124,24 @@ def test_importing_sciscidata_is_light():
     assert not loaded & {"numba", "matplotlib", "torch", "tinker", "rich", "pandas"}
 
 
-def test_the_core_of_sciscirl_names_the_lab_in_one_table_only():
-    for name, tree in modules().items():
-        if name.startswith("sciscirl") and not f"{name}.".startswith(("sciscirl.lab.", "sciscirl.lab_parts.")):
-            assert not [one for one in imported_names(tree) if one.startswith("sciscirl.lab.")], name
-            assert "sciscirl.lab." not in files()[name].read_text("utf-8"), name
+def test_the_core_of_sciscirl_does_not_name_the_lab_in_any_way():
+    """Not by an import, a lazy name or a string; what puts core and lab together lies above both."""
+    above = ("sciscirl", "sciscirl.cli", "sciscirl.__main__", "sciscirl.lab")
+    for name in modules():
+        if name.startswith("sciscirl") and unit_of(name) not in above and not name.startswith("sciscirl.lab."):
+            assert not [one for one in arrows()[name] if unit_of(one) in above or one.startswith("sciscirl.lab.")], name
+            code = ast.unparse(_without_docstrings(modules()[name]))
+            assert not re.search(r"sciscirl\.(lab|cli)\b", code), name
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    tree = ast.parse(ast.unparse(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node
+        ):
+            node.body[0] = ast.Pass()
+    return tree
 
 
 def test_sciscirl_names_nothing_private_of_sciscidata():
@@ -125,25 +155,17 @@ def test_sciscirl_names_nothing_private_of_sciscidata():
             assert not [place for place in places if private.match(place)], name
 
 
-def test_what_the_core_calls_by_name_is_in_the_lab():
-    parts = importlib.import_module("sciscirl.lab_parts")
-    names = [*importlib.import_module("sciscirl.lab").__all__, *parts.LAB_COMMANDS]
-    assert all(callable(parts.load_part(name)) for name in names)
-    texts = (path.read_text("utf-8") for path in files().values())
-    pattern = re.compile(r'(?:load_part\("|sciscirl\.lab_parts\.)([a-z]\w+|[A-Z][a-z]\w+)')
-    called = {name for text in texts for name in pattern.findall(text)}
-    assert called == {*names} - {*parts.LAB_COMMANDS}
-
-
-def test_training_on_a_server_loads_no_line_of_the_lab():
+def test_training_on_a_server_loads_nothing_of_own_hardware_reports_or_studies():
     program = """
 import sys
 from sciscirl import EvaluationConfig, TrainOptions, evaluate_model, measure_predictions, train_preset
-import sciscirl.cli.main, sciscirl.sft.tinker_backend
-print(*(name for name in sys.modules if f"{name}.".startswith("sciscirl.lab.")))
+import sciscirl.cli.main, sciscirl.lab.sft.tinker_backend
+print(*(name for name in sys.modules if name.startswith("sciscirl.lab.")))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert not done.stdout.split()
+    parts = {"models.local_model", "models.local_completer", "grpo", "analysis", "report", "studies", "harnesses"}
+    loaded = {name.removeprefix("sciscirl.lab.") for name in done.stdout.split()}
+    assert not {name for name in loaded if any(f"{name}.".startswith(f"{part}.") for part in parts)}
 
 
 def test_a_command_without_a_model_does_not_wait_for_the_sdk():

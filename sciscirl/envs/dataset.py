@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
@@ -19,35 +19,27 @@ from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 from sciscidata.options.checks import PositiveInt, check_value
 from sciscidata.storage import hash_file
 from sciscidata.terminal.messages import counted
-from sciscirl.envs.class_share_penalty import ShareTracker
-from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages, count_tokens
-from sciscirl.errors import RewardError, SciSciRLError, with_own_names
-from sciscirl.lab_parts import load_part
-from sciscirl.metrics.collapse import CollapseAction
-from sciscirl.options import Run, RunOptions, TrainOptions, resolve_run
-from sciscirl.presets import PUBLISHED
-from sciscirl.runs.chat_format import choose_renderer, make_renderer
-from sciscirl.runs.folder import read_answers
-from sciscirl.task.experiment import Order
-from sciscirl.task.papers import (
+from sciscirl.envs.tokenizer import make_renderer
+from sciscirl.errors import RewardError, SciSciRLError
+from sciscirl.task.papers import Paper, Target, class_of, list_labels
+from sciscirl.task.prompts import count_least
+from sciscirl.task.release import (
     HELD_OUT_SEED,
     EvalSplit,
-    Paper,
+    Order,
     PaperChoice,
     PartName,
     SplitName,
-    Target,
     choose_eval_split,
-    class_of,
-    list_labels,
     read_part,
     read_split,
     size_held_out,
 )
-from sciscirl.task.prompts import count_least
 from sciscirl.task.rules import TaskRules
 
+#: Makes a group, from the arguments of LabelGroupBuilder.
+GroupMaker = Callable[[Paper, TaskRules, Renderer, int], LabelGroupBuilder]
 _N_KEPT: Final = 3  # epochs: a batch may straddle two, and find its spares in a third
 
 
@@ -135,56 +127,22 @@ class LabelDataset(RLDataset):
     _: KW_ONLY
     batch_size: int
     group_size: int
-    n_spares: int = 0  # of each group, for dynamic sampling: the next ones of its class outside its batch
-    tracker: ShareTracker | None = None  # counts what was said recently, for a reward with a batch term
-    watch: TrainingWatch | None = None  # called before each batch is made
     keep_rest: bool = False  # keep a last, smaller batch: yes for evaluation, no for training with equal steps
-    make_group: Callable[..., LabelGroupBuilder] = LabelGroupBuilder  # or another with its arguments
+    make_group: GroupMaker = LabelGroupBuilder  # or another with its arguments
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "group_size"):
             check_value(name, getattr(self, name), PositiveInt, SciSciRLError)
 
     def get_batch(self, index: int) -> Sequence[LabelGroupBuilder]:
-        """Return the groups of one step; the watch may raise CollapseError because of the batches before it."""
+        """Return the groups of one step."""
         if not 0 <= index < len(self):
             raise IndexError(f"batch {index} of {len(self)}")
-        if self.watch is not None:
-            self.watch(index)
-        start = index * self.batch_size
-        papers = self.papers[start : start + self.batch_size]
-        excess = {} if self.tracker is None else self.tracker.find_excess(index)
-        return [
-            self.make_group(paper, self.rules, self.renderer, self.group_size, spares, excess, self.tracker, index)
-            for paper, spares in zip(papers, self._find_spares(start, papers), strict=True)
-        ]
+        return [self.make_group(paper, self.rules, self.renderer, self.group_size) for paper in self.batch(index)]
 
-    def _find_spares(self, start: int, papers: Sequence[Paper]) -> list[tuple[Paper, ...]]:
-        """Give each paper the next ones of its class, from the batch's end on and round to its start."""
-        if not self.n_spares:
-            return [()] * len(papers)
-        # Any two epochs' stretch holds every paper: further on there is no other spare.
-        n_all = len(self.papers)
-        reach = min(n_all, 2 * len(self.papers.papers)) if isinstance(self.papers, Epochs) else n_all
-        shown = {paper.openalex_id for paper in papers}
-        wanted = Counter(class_of(paper, self.rules.target) for paper in papers)
-        found: dict[tuple[str, ...], dict[str, Paper]] = defaultdict(dict)
-        for place in range(len(papers), reach):
-            paper = self.papers[(start + place) % n_all]
-            own = class_of(paper, self.rules.target)
-            if paper.openalex_id not in shown and len(found[own]) < wanted[own] * self.n_spares:
-                found[own].setdefault(paper.openalex_id, paper)
-            if all(len(found[own]) == count * self.n_spares for own, count in wanted.items()):
-                break
-        # Dealt out in turn, so that if there are too few, no paper of the batch gets them all.
-        dealt = {own: list(spares.values()) for own, spares in found.items()}
-        turn = Counter[tuple[str, ...]]()
-        spares: list[tuple[Paper, ...]] = []
-        for paper in papers:
-            own = class_of(paper, self.rules.target)
-            spares.append(tuple(dealt.get(own, [])[turn[own] :: wanted[own]]))
-            turn[own] += 1
-        return spares
+    def batch(self, index: int) -> Sequence[Paper]:
+        """Return the papers of one step."""
+        return self.papers[index * self.batch_size : (index + 1) * self.batch_size]
 
     def __len__(self) -> int:
         return (len(self.papers) + (self.batch_size - 1 if self.keep_rest else 0)) // self.batch_size
@@ -206,10 +164,6 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         group_size: answers to a paper in training.
         eval_group_size: answers to a held-out paper.
         n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two epochs.
-        n_spares: as in LabelDataset. Needs ``DynamicSampling`` in the loop (``answer_sampling.py``).
-        run: the folder of the run; the answers of earlier steps are read back from its rollouts.
-        first_step: the step at which the run begins or continues.
-        collapse: what to do about a collapsed model, as in TrainingWatch. Needs ``run``.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator.
 
     On the command line of a loop of your own, the parts are written with dots: ``dataset_builder.task.style=plain
@@ -225,31 +179,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     group_size: int = 2
     eval_group_size: int = 1
     n_epochs: int = 1
-    n_spares: int = 0
-    run: str | None = None
-    first_step: int = 0
-    collapse: CollapseAction = "off"
     has_test: bool = True
-
-    @classmethod
-    def from_preset(cls, name: str, release: str, model: str, **options: Any) -> LabelDatasetBuilder:  # noqa: ANN401
-        """Return the builder with which ``sciscirl train`` trains this preset, for a loop of your own.
-
-        It has no held-out batches, because ``train_preset`` brings its evaluator: ``chz.replace(..., has_test=True)``.
-
-        Args:
-            name: the preset; an adversarial one has its own kind of builder.
-            release: the folder of the release.
-            model: the base model, by name or folder.
-            options: others of TrainOptions, by our names or the cookbook's. Papers are shown as often as ``max_steps``
-                takes.
-
-        Raises:
-            ReleaseError: the release is missing or was altered.
-            SciSciRLError: no preset has that name, or an option is impossible or has no effect.
-        """
-        options = with_own_names(options)
-        return make_dataset_builder(resolve_run(TrainOptions(preset=name, release=release, model=model, **options)))
 
     def rules(self) -> TaskRules:
         """Return labels, prompt, contract and reward, fitted to the training papers (``TaskRules.fitted``).
@@ -310,7 +240,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Return the renderer; it pickles."""
         return make_renderer(self.model_name, self.renderer_name)
 
-    def group_maker(self) -> Callable[..., LabelGroupBuilder]:
+    def group_maker(self) -> GroupMaker:
         """Return what makes a group, from the arguments of LabelGroupBuilder."""
         return LabelGroupBuilder
 
@@ -343,90 +273,39 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """
         return self.read(self.eval_split)
 
-    def _tracker(self, rules: TaskRules) -> ShareTracker:
-        tracker = ShareTracker(rules.class_counts, target=rules.target)
-        if self.run is not None:
-            tracker.recall(self.first_step, partial(read_answers, Path(self.run)))
-        return tracker
-
     async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
         """Build the training batches, and the held-out ones in the order of the release.
 
         Raises:
             ReleaseError: the release is missing or was altered.
             PromptError: a paper does not fit under ``max_paper_tokens`` even without its abstract.
-            SciSciRLError: the release has too few papers for one batch, the tokenizer cannot be loaded, or an option
-                has no effect.
+            SciSciRLError: the release has too few papers for one batch, the tokenizer cannot be loaded, or the reward
+                has a batch term, which the builder of ``make_builder`` charges.
         """
-        if self.collapse != "off" and self.run is None:
+        train, test = self.build()
+        if train.rules.table.share_penalty:
             raise SciSciRLError(
-                f"collapse is {self.collapse!r}, and it reads the answers of a run. "
-                "Set run to the folder that the loop writes to (its log_path), or collapse='off'."
+                f"reward {self.task.reward!r} has a share_penalty, which a LabelDatasetBuilder alone does not "
+                "charge. Take the builder of sciscirl.make_builder, or another reward."
             )
+        return train, test
+
+    def build(self) -> tuple[LabelDataset, LabelDataset | None]:
+        """Build the batches, without what a run adds to them; raises as the call does."""
         rules, renderer, make_group = self.rules(), self.renderer(), self.group_maker()
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
-        watch = None
-        if self.run is not None:
-            watch = TrainingWatch(self.run, self.task.target, batch_size=self.order.batch_size, action=self.collapse)
-        train = LabelDataset(
-            papers,
-            rules,
-            renderer,
-            batch_size=self.order.batch_size,
-            group_size=self.group_size,
-            n_spares=self.n_spares,
-            tracker=self._tracker(rules) if rules.table.share_penalty else None,
-            watch=watch,
-            make_group=make_group,
-        )
+        size, n_answers = self.order.batch_size, self.group_size
+        train = LabelDataset(papers, rules, renderer, batch_size=size, group_size=n_answers, make_group=make_group)
         if not self.has_test:
             return train, None
         held_out = self.eval_papers()
         check_fit(held_out, rules, renderer)
-        size, n_answers = self.order.batch_size, self.eval_group_size
+        n_answers = self.eval_group_size
         return train, LabelDataset(
             held_out, rules, renderer, batch_size=size, group_size=n_answers, keep_rest=True, make_group=make_group
         )
 
 
-def _settle(choice: PaperChoice, release: str, without_dev: EvalSplit = "held_out") -> PaperChoice:
-    return replace(choice, eval_split=choice.eval_split or choose_eval_split(release, without_dev))
-
-
-def name_fields(run: Run[RunOptions], without_dev: EvalSplit = "held_out") -> dict[str, Any]:
-    """Return the fields of the builder of a run, for both ways to train; ``without_dev``: what judges it then."""
-    options, preset = run.options, run.preset
-    chosen = PaperChoice(**{one.name: getattr(options, one.name) for one in fields(PaperChoice)})
-    return {
-        "release": options.release,
-        "model_name": preset.model,
-        "renderer_name": options.renderer or choose_renderer(preset.model),
-        "task": preset.rules,
-        "order": preset.order,
-        "choice": _settle(chosen, options.release, without_dev),
-        "has_test": False,  # our own evaluator judges the same papers, by more measures
-    }
-
-
-def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:
-    """Return the builder of the training batches."""
-    options, preset = run.options, run.preset
-    make_builder = (
-        LabelDatasetBuilder
-        if preset.adversarial is None
-        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial)
-    )
-    is_published = preset.name in PUBLISHED and preset.rules.target == "disruption"
-    builder = make_builder(
-        **name_fields(run, "test" if is_published else "held_out"),
-        group_size=preset.sampling.group_size,
-        eval_group_size=preset.judging.eval_group_size,
-        n_epochs=options.n_epochs or 1,
-        n_spares=preset.sampling.dynamic_sampling,
-    )
-    if options.n_epochs is not None:
-        return builder
-    n_papers = len(builder.read("train"))
-    n_epochs = -(-options.max_steps * preset.order.batch_size // max(n_papers, 1))
-    return chz.replace(builder, n_epochs=max(n_epochs, 1))
+def _settle(choice: PaperChoice, release: str) -> PaperChoice:
+    return replace(choice, eval_split=choice.eval_split or choose_eval_split(release))

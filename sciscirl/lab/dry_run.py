@@ -6,7 +6,7 @@ import json
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -17,18 +17,21 @@ from tinker_cookbook.utils.ml_log import dump_config
 from sciscidata.terminal.messages import counted
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages, count_tokens
+from sciscirl.envs.tokenizer import dry_run
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.adversarial.env import count_second_turn
+from sciscirl.lab.compose import compose, make_evaluator, make_run_builder
+from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
+from sciscirl.lab.models.estimated_tokenizer import EstimatedTokenizer
+from sciscirl.lab.sft import examples as sft
+from sciscirl.lab.sft import tinker_backend
+from sciscirl.lab.sft.examples import Example
 from sciscirl.metrics.metrics import FEWEST
 from sciscirl.options import NO_EFFECT, Run, SftOptions, TinkerSftOptions, TrainOptions
-from sciscirl.rl.train import builder_of, list_settings, make_config
-from sciscirl.runs.chat_format import dry_run
+from sciscirl.rl.train import list_settings, make_config
 from sciscirl.runs.folder import plan_run
 from sciscirl.runs.prices import Usage, say_price
-from sciscirl.sft import examples as sft
-from sciscirl.sft import tinker_backend
-from sciscirl.sft.examples import Example
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import PairTarget, Paper, Target, class_of, list_labels
 from sciscirl.task.rules import TaskRules, find_shortest_answers
@@ -40,16 +43,16 @@ _N_PROMPTS_COUNTED: Final = 256
 _N_EXAMPLES_COUNTED: Final = 64
 
 
-@dry_run()
+@dry_run(EstimatedTokenizer)
 def describe_server_training(run: Run[TrainOptions]) -> str:
     """Describe reinforcement learning on a server, without asking it."""
-    config = make_config(run)
-    builder, resolved = builder_of(config), dump_config(config)
+    parts = compose(run)
+    builder, resolved = parts.builder, dump_config(make_config(run, parts))
     del resolved["evaluator_builders"]
     return render_plan(run, builder, resolved, list_settings(run, builder))
 
 
-@dry_run()
+@dry_run(EstimatedTokenizer)
 def describe_server_sft(run: Run[TinkerSftOptions]) -> str:
     """Describe supervised fine-tuning on a server, without asking it."""
     builder = sft.make_papers_builder(run)
@@ -57,6 +60,28 @@ def describe_server_sft(run: Run[TinkerSftOptions]) -> str:
     del resolved["evaluator_builders"], resolved["infrequent_evaluator_builders"]
     resolved["save_every"] = resolved.pop("infrequent_eval_every")  # see CheckpointSaver
     return render_sft_plan(run, builder, resolved, sft.list_settings(run, builder))
+
+
+@dry_run(EstimatedTokenizer)
+def describe_local_training(run: Run[LocalTrainOptions]) -> str:
+    """Describe reinforcement learning on this machine; needs the release and the tokenizer, and no model."""
+    from sciscirl.lab import grpo
+
+    grpo.refuse_options(run)
+    grpo.check_start(run)
+    builder = make_run_builder(run)
+    settings = grpo.list_own_settings(run, builder)
+    return render_plan(run, builder, asdict(run.options) | settings, settings, has_price=False)
+
+
+@dry_run(EstimatedTokenizer)
+def describe_peft_training(run: Run[PeftSftOptions]) -> str:
+    """Describe supervised fine-tuning on this machine; needs the release and the tokenizer, and no model."""
+    from sciscirl.lab.sft import peft_backend
+
+    builder = sft.make_papers_builder(run)
+    settings = peft_backend.list_own_settings(run, builder)
+    return render_sft_plan(run, builder, asdict(run.options) | settings, settings)
 
 
 def render_plan(

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from sciscidata.storage.sums import read_json
 from sciscirl.errors import RunFolderError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.analysis.select_checkpoint import Criterion, SelectionConfig, select_checkpoint
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, describe_run, find_eval_split, list_weights
 
 #: Folders of final evaluations within that of their run: of the selected checkpoint, and the last one.

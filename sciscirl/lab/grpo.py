@@ -11,7 +11,7 @@ import asyncio
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -26,14 +26,14 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
 from transformers import PrinterCallback, TrainerState
 
-from sciscirl.envs.answer_sampling import DynamicSampling
-from sciscirl.envs.dataset import LabelDatasetBuilder, make_dataset_builder
+from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.envs.tokenizer import load_tokenizer
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.evaluation.evaluator import make_evaluator
-from sciscirl.lab.dry_run import render_plan
+from sciscirl.lab.compose import make_evaluator, make_run_builder
 from sciscirl.lab.hardware_options import LocalTrainOptions
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
+from sciscirl.lab.objectives.sampling import DynamicSampling
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.peft_backend import (
     OF_STEP,
@@ -48,7 +48,7 @@ from sciscirl.lab.sft.peft_backend import (
 from sciscirl.options import Run
 from sciscirl.rl.train import check_preset, enter_collapse, list_settings, make_alarm
 from sciscirl.runs.alarms import KL
-from sciscirl.runs.chat_format import dry_run, load_tokenizer, warn_of_renderer
+from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
     begin_run,
@@ -82,8 +82,8 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         "trl", "peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []), extras="local"
     )
     refuse_options(run)
-    _check_start(run)
-    builder = make_dataset_builder(run)
+    check_start(run)
+    builder = make_run_builder(run)
     evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
@@ -172,7 +172,7 @@ def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrain
     return trainer
 
 
-def _check_start(run: Run[LocalTrainOptions]) -> None:
+def check_start(run: Run[LocalTrainOptions]) -> None:
     """Make sure that the adapter that a run goes on from is whole."""
     start = run.begun_from
     if start is not None:
@@ -189,16 +189,6 @@ def list_own_settings(run: Run[LocalTrainOptions], builder: LabelDatasetBuilder)
     """List what decides how a step goes, with what is trained here alone."""
     own = {"backend": "local", **{name: getattr(run.options, name) for name in OF_STEP}}
     return list_settings(run, builder) | own
-
-
-@dry_run()
-def describe_local_training(run: Run[LocalTrainOptions]) -> str:
-    """Describe a run before it costs time; needs the release and the tokenizer, and no model."""
-    refuse_options(run)
-    _check_start(run)
-    builder = make_dataset_builder(run)
-    settings = list_own_settings(run, builder)
-    return render_plan(run, builder, asdict(run.options) | settings, settings, has_price=False)
 
 
 def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: object) -> list[float | None]:

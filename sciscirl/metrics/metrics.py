@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscirl.lab_parts import load_part
+from sciscirl.metrics.flips import measure_flips
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
 from sciscirl.task.papers import OwnTarget, Target, list_labels
 from sciscirl.task.rewards import quadratic_loss
@@ -78,8 +78,8 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         of both for AVERAGED, and the least for min_class_recall. ``both_match`` is the share with both labels right;
         confidence, brier and ece are about that.
 
-        For challenged answers, all of this is about the final answer. ``flip_metrics`` of the adversarial task says
-        what the challenge changed.
+        For challenged answers, all of this is about the final answer. ``flips.flip_metrics`` says what the challenge
+        changed.
 
     Raises:
         PredictionsError: there is no row, a column is missing, or a label or gold label is unknown. Or ``label`` and
@@ -119,7 +119,7 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         metrics |= merge_labels(by_label) | {"both_match": _share(right)}
     metrics |= _confidence_metrics(frame["confidence"], right)
     if any(name.startswith("first_label") for name in frame.columns):
-        metrics |= load_part("measure_flips")(frame, find_target(frame))
+        metrics |= measure_flips(frame, find_target(frame))
     return metrics | {name: fmean(frame[name]) for name in _REWARDS if name in frame.columns}
 
 

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import chz
 import httpx
 from tinker.lib.base_url import resolve_base_url
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
-from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
-from sciscirl.envs.answer_sampling import DynamicSampling, NucleusSampling
-from sciscirl.envs.dataset import LabelDatasetBuilder, make_dataset_builder
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import Run, TrainOptions, refuse_without_effect, resolve_run
+from sciscirl.options import Run, TrainOptions, refuse_without_effect
 from sciscirl.presets import describe
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.console import follow_run
@@ -41,7 +39,7 @@ from sciscirl.runs.folder import (
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
 from sciscirl.task.experiment import BASE, Adam, Preset
-from sciscirl.task.papers import EVAL_SPLITS
+from sciscirl.task.release import EVAL_SPLITS
 
 #: Between two checks that the server answers.
 PERIOD_SECONDS: Final = 30.0
@@ -50,36 +48,22 @@ _TIMEOUT_SECONDS: Final = 30.0
 _log = logging.getLogger(__name__)
 
 
-async def train_preset(options: TrainOptions) -> Path:
-    """Train, with evaluations on the way and one after the last step.
+class Parts(NamedTuple):
+    """What is handed in to train a run; ``lab/compose.py`` puts it together."""
 
-    With ``collapse="stop"``, the run ends when evaluations or training answers show a collapsed model. Its last
-    checkpoint stays the last that was saved, and ``metrics.jsonl`` says ``collapse_stop``.
-
-    The folder holds ``run.json`` (settings, commit, the release's SHA-256, versions), ``config.json`` (the cookbook's),
-    ``metrics.jsonl`` and ``checkpoints.jsonl``. It also has a folder for each step with every rollout, and in
-    ``predictions`` a Parquet file for each evaluation.
-
-    Returns:
-        That folder.
-
-    Raises:
-        ReleaseError: the release is missing or was altered.
-        SciSciRLError: an option is impossible, or the folder is in use or holds another run. Or the server is down,
-            refuses the key or does not offer the model.
-        CollapseError: the model has collapsed and ``collapse="stop"``; the folder is complete.
-        StorageError: the disk failed. The run can be resumed.
-    """
-    return await train_on_server(resolve_run(options))
+    builder: LabelDatasetBuilder  # of the batches
+    begin: Callable[[int], LabelDatasetBuilder]  # the same, of a run that begins or goes on at this step
+    judge: Callable[[CollapseAlarm | None], LabelEvaluator]
+    strategy: RolloutStrategy | None = None  # None: the cookbook's
 
 
-async def train_on_server(run: Run[TrainOptions]) -> Path:
+async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
     """Train a resolved run, as ``train_preset``."""
     options, preset, folder = run.options, run.preset, run.folder
-    config = make_config(run)
-    builder_of(config).eval_papers()  # an altered release fails before a server is asked
+    config = make_config(run, parts)
+    parts.builder.eval_papers()  # an altered release fails before a server is asked
     check_server(preset.model, options.base_url)
-    evaluator = make_evaluator(run, builder_of(config))
+    evaluator = parts.judge(None)
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     batches, _ = await config.dataset_builder()
     evaluator.end_step = min(options.max_steps, len(batches))
@@ -87,7 +71,7 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
     with locked_folder(folder):
         start = run.begun_from or {}
         warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
-        settings = list_settings(run, builder_of(config))
+        settings = list_settings(run, parts.builder)
         step = begin_run(
             folder,
             Path(options.release),
@@ -98,8 +82,7 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
         )
         if step is None:
             return folder
-        builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=options.collapse)
-        config = chz.replace(config, dataset_builder=builder)
+        config = chz.replace(config, dataset_builder=parts.begin(step))
         evaluator.alarm = make_alarm(run)
         stopped: CollapseError | None = None
         async with guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name):
@@ -108,7 +91,7 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
             except CollapseError as collapse:
                 stopped = collapse
                 enter_collapse(folder, collapse, evaluator)
-            last = make_evaluator(run, builder_of(config), make_alarm(run, is_over=True))
+            last = parts.judge(make_alarm(run, is_over=True))
             await evaluate_last(folder, last, base_url=options.base_url)
     if stopped is not None:
         raise stopped
@@ -127,20 +110,9 @@ def check_preset(preset: Preset) -> None:
             refuse_without_effect("train", {one.name: getattr(preset.optimiser, one.name)})
 
 
-def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
-    """Build the configuration of the cookbook's loop, ``tinker_cookbook.rl.train.main``, for options of a run.
-
-    ``train_preset`` runs that loop too, and keeps the record, the lock and the alarms of a run. Reads the training
-    split, asks no server.
-
-    Raises:
-        ReleaseError: the release is missing or was altered.
-        SciSciRLError: an option is impossible or has no effect.
-    """
-    run = options if isinstance(options, Run) else resolve_run(options)
-    options, preset = run.options, run.preset
-    check_preset(preset)
-    builder, size = make_dataset_builder(run), preset.order.batch_size
+def make_config(run: Run[TrainOptions], parts: Parts) -> train.Config:
+    """Build the configuration of the cookbook's loop for a run (SciSciRLError: options contradict each other)."""
+    options, preset, size = run.options, run.preset, run.preset.order.batch_size
     off_policy, n_parts = options.max_steps_off_policy, options.num_minibatches
     if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
         other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else f"num_minibatches {n_parts}"
@@ -155,9 +127,9 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         )
     return train.Config(
         learning_rate=preset.optimiser.learning_rate,
-        dataset_builder=builder,
+        dataset_builder=parts.builder,
         model_name=preset.model,
-        renderer_name=builder.renderer_name,
+        renderer_name=parts.builder.renderer_name,
         recipe_name=f"sciscirl_{preset.rules.target}",
         max_tokens=preset.max_tokens,
         temperature=preset.sampling.temperature,
@@ -176,7 +148,7 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         base_url=options.base_url,
         load_checkpoint_path=run.begun_from["path"] if run.begun_from else None,
         remove_constant_reward_groups=preset.sampling.remove_constant_reward_groups,
-        rollout_error_tolerance=_make_strategy(preset),
+        rollout_error_tolerance=parts.strategy,
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         async_config=None
@@ -187,7 +159,7 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         else train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
         compute_post_kl=options.compute_post_kl,
         rolling_save_every=options.rolling_save_every,
-        evaluator_builders=[lambda: make_evaluator(run, builder, make_alarm(run))],
+        evaluator_builders=[lambda: parts.judge(make_alarm(run))],
     )
 
 
@@ -196,16 +168,6 @@ def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
         return None
     weights = None if preset.optimiser.kl_reference == BASE else preset.optimiser.kl_reference
     return train.KLReferenceConfig(base_model=preset.model, load_checkpoint_path=weights)
-
-
-def _make_strategy(preset: Preset) -> RolloutStrategy | None:
-    """Return how a group is sampled, where the preset asks for more than the cookbook's way."""
-    strategy = default_rollout_strategy_for_model(preset.model)
-    if preset.sampling.top_p < 1:
-        strategy = NucleusSampling(strategy, preset.sampling.top_p)
-    if preset.sampling.dynamic_sampling:
-        return DynamicSampling(strategy)
-    return strategy if preset.sampling.top_p < 1 else None
 
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
@@ -221,14 +183,6 @@ def make_alarm(run: Run[TrainOptions], *, is_over: bool = False) -> CollapseAlar
     rows = read_rows(run.folder / METRICS_FILE)
     history = [{name: value for name, value in row.items() if name.partition("/")[0] in EVAL_SPLITS} for row in rows]
     return CollapseAlarm(action="warn" if is_over and action == "stop" else action, history=filter(None, history))
-
-
-def builder_of(config: train.Config) -> LabelDatasetBuilder:
-    """Return the dataset builder of a config from ``make_config``."""
-    builder = config.dataset_builder
-    if not isinstance(builder, LabelDatasetBuilder):
-        raise TypeError(f"a config of this package has a LabelDatasetBuilder, not a {type(builder).__name__}")
-    return builder
 
 
 def enter_collapse(folder: Path, collapse: CollapseError, evaluator: LabelEvaluator) -> None:

@@ -1,36 +1,37 @@
-"""The tokenizer and the chat format (renderer) of a model."""
+"""The chat format (renderer) of a model: the one that the cookbook recommends, or that writes as its template."""
 
 from __future__ import annotations
 
 import logging
-import os
 import re
+import sys
+import time
 from collections.abc import Generator
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
-from functools import cache
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
-from unittest.mock import patch
 
-from tinker_cookbook import model_info, tokenizer_utils
-from tinker_cookbook.exceptions import ConfigurationError, RendererError
-from tinker_cookbook.renderers import Renderer, get_renderer
-from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
+from tinker_cookbook import model_info
+from tinker_cookbook.exceptions import ConfigurationError
+from tinker_cookbook.renderers import get_renderer
+from tinker_cookbook.tokenizer_utils import Tokenizer
 
 from sciscidata.options.did_you_mean import find_close
-from sciscidata.terminal.messages import one_line
+from sciscirl.envs.models import SHORT_NAMES
+from sciscirl.envs.tokenizer import load_tokenizer
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab_parts import MODEL_CODE, SHORT_NAMES, load_part
+from sciscirl.task.prompts import MINI_EXAMPLES, render_prompt
 
 _log = logging.getLogger(__name__)
-#: What helps where a file of an adapter is damaged.
-REMEDY: Final = (
-    "Put the files back as they were; the adapter of a run is made anew where the run is resumed: resume=True."
-)
-_is_dry: ContextVar[bool] = ContextVar("is_dry", default=False)
-_reached: Final = set[str]()  # hubs, by this process
-_TIMEOUT_SECONDS: Final = 5.0
+#: The cookbook's chat formats that may be a model's own: first those that let it answer at once.
+_FORMATS: Final = (
+    "qwen3_instruct", "llama3", "qwen3_disable_thinking", "qwen3_5_disable_thinking", "qwen3_8_disable_thinking",
+    "deepseekv3", "deepseekv4_1_disable_thinking", "kimi_k25_disable_thinking", "kimi_k26_disable_thinking",
+    "nemotron3_disable_thinking", "nemotron3_ultra_disable_thinking", "gpt_oss_no_sysprompt", "qwen3", "qwen3_5",
+    "kimi_k2", "kimi_k25", "nemotron3", "deepseekv3_thinking", "role_colon",
+)  # fmt: skip
+_TEMPLATE_S: Final = 3  # a real one takes milliseconds
 
 
 def choose_renderer(model_name: str) -> str:
@@ -43,7 +44,7 @@ def choose_renderer(model_name: str) -> str:
     if model_name in SHORT_NAMES:
         return SHORT_NAMES[model_name]
     if Path(model_name).is_dir():
-        if found := load_part("match_template")(load_tokenizer(model_name)):
+        if found := match_template(load_tokenizer(model_name)):
             return found
         unlike = "none writes a prompt as its chat template does."
         why = f"the cookbook knows no chat format for {model_name!r}, and {unlike}"
@@ -74,9 +75,9 @@ def warn_of_renderer(model_name: str, renderer_name: str | None) -> None:
         return
     recommended, tokenizer = _recommend(model_name), load_tokenizer(model_name)
     has_template = bool(getattr(tokenizer, "chat_template", None))
-    if not has_template or renderer_name in recommended or load_part("writes_as_template")(tokenizer, renderer_name):
+    if not has_template or renderer_name in recommended or writes_as_template(tokenizer, renderer_name):
         return
-    better = next(iter(recommended), None) or load_part("match_template")(tokenizer)
+    better = next(iter(recommended), None) or match_template(tokenizer)
     _log.warning(
         "renderer %r writes another prompt than the chat template of %s. The model may answer worse than it can.%s",
         renderer_name,
@@ -85,119 +86,43 @@ def warn_of_renderer(model_name: str, renderer_name: str | None) -> None:
     )
 
 
-def load_tokenizer(model_name: str) -> Tokenizer:
-    """Load a tokenizer from the Hugging Face hub, its cache, or a folder; from now on, so does the cookbook."""
-    tokenizer_utils._get_hf_tokenizer = _load  # pyright: ignore[reportPrivateUsage]
-    with load_errors("tokenizer of", model_name):
-        tokenizer = get_tokenizer(model_name)
-        # Without the tokenizer's own files, Transformers makes one that knows nothing.
-        if "{" not in str(tokenizer.decode(tokenizer.encode("{", add_special_tokens=False))):
-            raise ValueError("it cannot write a brace, so its vocabulary is missing")
-        return tokenizer
+def match_template(tokenizer: Tokenizer) -> str | None:
+    """Name the first chat format that writes an invented paper as the tokenizer's own chat template does, or None."""
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    return next((name for name in _FORMATS if writes_as_template(tokenizer, name)), None)
 
 
-_load_with_code: Final = tokenizer_utils._get_hf_tokenizer  # pyright: ignore[reportPrivateUsage]
-
-
-def _load(model_name: str) -> Tokenizer:
-    return _load_with_code(model_name) if may_run_code() else _load_without_code(model_name)
-
-
-@cache
-def _load_without_code(model_name: str) -> Tokenizer:
-    from transformers import AutoTokenizer
-
-    name = model_name.partition(":")[0]
-    if name.startswith("moonshotai/Kimi-K2"):
-        raise ValueError(f"the tokenizer of {name} is code (trust_remote_code)")
-    if name.startswith("meta-llama/Llama-3"):  # as the cookbook does, because Meta's own needs an account
-        name = "thinkingmachineslabinc/meta-llama-3-instruct-tokenizer"
-    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    if "auto_map" in getattr(tokenizer, "init_kwargs", {}):
-        _log.warning("%s brings a tokenizer of its own as code, which was not run: one of Transformers is used.", name)
-    return tokenizer
-
-
-def make_renderer(model_name: str, renderer_name: str) -> Renderer:
-    """Make the renderer of a model; it can be pickled. A dry run estimates a tokenizer that is not on this machine."""
+def writes_as_template(tokenizer: Tokenizer, renderer_name: str) -> bool:
+    """Say whether a chat format writes a prompt with the same tokens as the tokenizer's chat template."""
+    messages: list[Any] = render_prompt(MINI_EXAMPLES[0].view, "plain", "two_keys")
     try:
-        tokenizer: Any = load_tokenizer(model_name)
-    except SciSciRLError as error:
-        if not is_dry_run() or Path(model_name).is_dir() or "--trust-remote-code" in str(error):
-            raise
-        tokenizer = load_part("EstimatedTokenizer")(model_name)
-    try:
-        return get_renderer(renderer_name, tokenizer, model_name=model_name)
-    except (RendererError, AssertionError) as error:
-        raise SciSciRLError(
-            f"renderer {renderer_name!r} does not work with {model_name!r} ({one_line(error)}). Name another: "
-            "renderer=, see tinker_cookbook.renderers.get_renderer."
-        ) from error
-
-
-def may_run_code() -> bool:
-    """Say whether code that a model brings may be run; the cookbook reads the same variable."""
-    return os.environ.get(MODEL_CODE, "").lower() in ("1", "true", "yes")
+        with _limited_time():
+            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        own = tokenizer.encode(str(text), add_special_tokens=False)
+        return get_renderer(renderer_name, tokenizer).build_generation_prompt(messages).to_ints() == own
+    except SciSciRLError:
+        raise
+    except Exception:  # formats of other models fail in ways of their own
+        return False
 
 
 @contextmanager
-def load_errors(what: str, name: str) -> Generator[None]:
-    """Say in one line that a model, tokenizer or adapter (``what``) is not there, or damaged."""
-    try:
-        with never_waiting() if name.count("/") < 2 and not Path(name).is_dir() else nullcontext():
-            yield
-    except Exception as error:
-        if "trust_remote_code" in str(error):
+def _limited_time() -> Generator[None]:
+    """Stop a chat template that computes for too long, by a trace function: it is a program of a stranger."""
+    end = time.thread_time() + _TEMPLATE_S
+
+    def trace(_: FrameType, __: str, ___: object) -> Any:  # noqa: ANN401
+        if time.thread_time() > end:
             raise SciSciRLError(
-                f"the {what} {name!r} needs Python code that it brings, which is not run unasked. If you have read it "
-                f"and trust it, give --trust-remote-code, or set {MODEL_CODE}=1. Else choose another model."
-            ) from error
-        if Path(name).is_dir():
-            remedy = load_part("advise_on_folder")(Path(name))
-        else:
-            remedy = (
-                "Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that "
-                "wants an account) and the free memory. Without a network, give a folder that holds the model."
+                f"the chat template of this model computes for more than {_TEMPLATE_S} s over one prompt. Name a chat "
+                "format instead: renderer=role_colon, and remove the template."
             )
-        raise SciSciRLError(
-            f"the {what} {name!r} could not be loaded ({type(error).__name__}: {one_line(error)}). {remedy}"
-        ) from error
+        return trace
 
-
-@contextmanager
-def dry_run() -> Generator[None]:
-    """Ask no server in the block."""
-    token = _is_dry.set(True)
+    before = sys.gettrace()
+    sys.settrace(trace)
     try:
         yield
     finally:
-        _is_dry.reset(token)
-
-
-def is_dry_run() -> bool:
-    """Say whether no server may be asked."""
-    return _is_dry.get()
-
-
-@contextmanager
-def never_waiting() -> Generator[None]:
-    """If the hub cannot be reached, read only what is on this machine; asking would take a minute."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE or (not is_dry_run() and _reaches(constants.ENDPOINT)):
-        yield
-        return
-    with patch.object(constants, "HF_HUB_OFFLINE", True):
-        yield
-
-
-def _reaches(hub: str) -> bool:
-    import httpx
-
-    if hub not in _reached:
-        try:
-            httpx.head(hub, timeout=_TIMEOUT_SECONDS)
-        except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError):  # of a proxy, too
-            return False
-        _reached.add(hub)
-    return True
+        sys.settrace(before)

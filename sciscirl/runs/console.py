@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from sciscidata.terminal.messages import printable
-from sciscirl.lab_parts import load_part
 from sciscirl.runs.alarms import StepWatch
 from sciscirl.runs.folder import METRICS_FILE, parse_row, read_judgement, read_rows, seal_logs
 from sciscirl.runs.prices import Usage, count_tokens, whole
+from sciscirl.runs.trackers import open_trackers
 
 #: A line comes at least this often, so that a log shows that the run lives.
 SILENCE_SECONDS: Final = 30.0
@@ -155,7 +155,7 @@ def follow_run(folder: Path, model: str, project: str | None = None, name: str |
     with ExitStack() as ending:
         ending.callback(_log.setLevel, level)
         ending.callback(_log.removeHandler, handler)
-        trackers = None if project is None else load_part("open_trackers")(folder, project, name)
+        trackers = None if project is None else open_trackers(folder, project, name)
         follower = _Follower(folder, model, trackers and ending.enter_context(trackers))
         ended = threading.Event()
 

@@ -30,10 +30,10 @@ from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.replaced import read_steadily
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import check_sealed, is_listed, read_json, remove_sealed, seal_file, sealed_file
+from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.lab_parts import load_part
-from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
 from sciscirl.task.registry import PLUGINS
+from sciscirl.task.release import EVAL_SPLITS, EvalSplit
 
 if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
@@ -50,8 +50,6 @@ LOOKS_FILE: Final = "test_looks.jsonl"
 LOGS: Final = (METRICS_FILE, CHECKPOINTS_FILE)
 #: Largest log that is read; a step takes some KB, so this is tens of thousands of steps.
 LOG_BYTES: Final = 256 << 20
-#: The files of an adapter that was trained on one's own hardware.
-ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 #: The folder of a trained adapter within that of its run.
 ADAPTER: Final = "adapter"
 #: End of the message of a failure after which a run can be resumed.
@@ -252,7 +250,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         facts: Any = read_json(path)
     except (FileNotFoundError, NotADirectoryError) as error:
-        if facts := load_part("read_cookbook")(folder):
+        if facts := _read_cookbook(folder):
             return facts
         if not folder.exists():
             raise RunFolderError(f"{folder} does not exist. Check the path.") from error
@@ -271,6 +269,35 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"the weights of a run are those that {CHECKPOINTS_FILE} names."
         )
     return sections
+
+
+#: Of our builder. Before it had parts, their settings stood beside its own.
+_PARTS: Final = ("task", "order", "choice")
+
+
+def _read_cookbook(folder: Path) -> dict[str, Any] | None:
+    """Read the facts of a run from the cookbook's ``config.json``, if any; ``target`` is None without our builder."""
+    try:
+        config = cast("dict[str, Any]", read_json(folder / COOKBOOK_FILE))
+        papers: dict[str, Any] = config["dataset_builder"]
+        papers = papers.get("papers", papers)  # of supervised training
+        papers = papers | {name: value for part in _PARTS for name, value in papers.get(part, {}).items()}
+        model = {"name": "cookbook", "model": config["model_name"], "learning_rate": config["learning_rate"]}
+        target = papers.get("target")
+        own = {name: target["label"][name] for name in ("name", "classes")} if isinstance(target, dict) else {}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    manifest = Path(str(papers.get("release"))) / MANIFEST
+    kept = ("lora_rank", "max_tokens", "temperature", "renderer_name")
+    settings: dict[str, Any] = {name: config[name] for name in kept if config.get(name) is not None} | papers | model
+    settings |= {"renderer": settings.get("renderer_name"), "load_checkpoint": config.get("load_checkpoint_path")}
+    settings |= {"prompt": papers.get("own_prompt"), "reward_table": papers.get("own_reward")}
+    settings |= {"backend": "tinker"} if "lr_schedule" in config else {}  # of supervised training
+    settings |= {"target": own["name"], "own_label": own} if own else {}
+    if "release" not in papers:
+        return {"settings": settings | {"target": None}, "release": {}}
+    release = {"manifest_sha256": hashlib.sha256(read_whole(manifest)).hexdigest()} if manifest.is_file() else {}
+    return {"settings": settings, "release": release, "release_folder": manifest.parent.name}
 
 
 def is_local(settings: Mapping[str, Any]) -> bool:

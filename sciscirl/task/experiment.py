@@ -18,6 +18,7 @@ from sciscidata.options.did_you_mean import suggest
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import OwnTarget
+from sciscirl.task.release import Order
 from sciscirl.task.rules import Task, TaskRules
 
 #: The model of the published runs, retired from Tinker on 2026-06-12.
@@ -54,22 +55,6 @@ _Reference = Annotated[
 class _Part:
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Order(_Part):
-    """Which papers come in which step.
-
-    Attributes:
-        batch_size: papers in a step.
-        seed: of the order of the papers. On your own hardware also of new weights and of sampled answers, which a
-            Tinker server draws by itself.
-        interleave: spread the classes evenly over the batches.
-    """
-
-    batch_size: PositiveInt = 16
-    seed: int = 0
-    interleave: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +205,7 @@ class Preset:
     model: Annotated[str, Meta(min_length=1)] = HISTORICAL_MODEL
     max_tokens: PositiveInt = 256
     rules: TaskRules = TaskRules()  # noqa: RUF009 (frozen)
-    order: Order = Order()
+    order: Order = Order()  # noqa: RUF009 (frozen)
     sampling: Sampling = Sampling()
     optimiser: Optimiser = Optimiser()
     judging: Judging = Judging()

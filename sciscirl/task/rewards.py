@@ -3,7 +3,7 @@
 A reward of your own needs no change here. Call ``register_reward``, with a function where a table cannot express the
 rule. Or write the table ``[reward]`` into a preset file, or give options like ``reward_wrong``. The reward of a
 challenged answer is in ``lab/adversarial/rewards.py``, the batch term of ``share_penalty`` in
-``envs/class_share_penalty.py``.
+``lab/objectives/batch_term.py``.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class RewardTable:
     labels and scores of the paper (``paper.gold``), which no prompt shows.
 
     The batch term is ``-share_penalty * (share of the label among recent answers - its share in the training split)``,
-    see ``class_share_penalty.batch_term``. RewardError if a value is not finite, or a weight is not positive or has an
+    see ``batch_term.batch_term``. RewardError if a value is not finite, or a weight is not positive or has an
     unknown label. It is also raised if a better case would not earn more than a worse one.
 
     Source: quadratic score, Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2; Gneiting & Raftery 2007,

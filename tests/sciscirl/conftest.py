@@ -71,7 +71,7 @@ def random_model(tmp_path_factory) -> Path:
 def primed_model(toy_slice, tmp_path_factory) -> Path:
     """A tiny model that has learned to answer, right or wrong, on the papers of ``toy_slice``; tests leave it so."""
     from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
-    from sciscirl.task.papers import read_split
+    from sciscirl.task.release import read_split
 
     folder = tmp_path_factory.mktemp("tiny") / "primed"
     folder.mkdir()
@@ -99,7 +99,7 @@ def options(toy_slice, toy_model, tmp_path, monkeypatch) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def toy_renderer(toy_model):
-    from sciscirl.runs.chat_format import make_renderer
+    from sciscirl.envs.tokenizer import make_renderer
     from tests.sciscirl.toy import RENDERER
 
     return make_renderer(toy_model, RENDERER)

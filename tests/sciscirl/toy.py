@@ -16,11 +16,10 @@ from transformers import PreTrainedTokenizerFast
 
 from sciscidata.sampling.split import split_keys
 from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.lab.sft.examples import GoldExamples, make_examples, make_papers_builder
 from sciscirl.options import SftOptions, resolve_run
-from sciscirl.sft.examples import GoldExamples, make_examples, make_papers_builder
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.experiment import Order
-from sciscirl.task.papers import PaperChoice
+from sciscirl.task.release import Order, PaperChoice
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.papers import write_slice
 

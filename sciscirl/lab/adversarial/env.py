@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Final, cast
 
-import chz
 from tinker_cookbook.renderers import Message, Renderer
 from tinker_cookbook.rl.types import Action, ActionExtra, Env, Metrics, StepResult, StopReason
 
-from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, end_episode, measure_answer, show_view
+from sciscirl.evaluation.evaluator import Challenge
 from sciscirl.lab.adversarial.challenger import object_by_rules, render_request
-from sciscirl.lab.adversarial.metrics import PARTS, flip_metrics, make_adversarial_prediction
+from sciscirl.lab.adversarial.metrics import PARTS, adversarial_schema, make_adversarial_prediction
 from sciscirl.lab.adversarial.rewards import Episode, Reasoning, judge_by_rubric, score_episode
+from sciscirl.metrics.flips import flip_metrics
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import Paper, PaperView
+from sciscirl.task.papers import Paper, PaperView, Target
 from sciscirl.task.prompts import escape_markup, render_question
 from sciscirl.task.rules import TaskRules
 
@@ -106,15 +106,11 @@ class AdversarialGroupBuilder(LabelGroupBuilder):
         return AdversarialEnv(self.paper, self.rules, self.renderer, self.adversarial, self.challenger)
 
 
-@chz.chz
-class AdversarialDatasetBuilder(LabelDatasetBuilder):
-    """As LabelDatasetBuilder, with challenged answers; ``reward`` is not used."""
-
-    adversarial: AdversarialRules = AdversarialRules()
-
-    def group_maker(self) -> Callable[..., LabelGroupBuilder]:
-        """Return what makes a group of challenged episodes."""
-        return partial(AdversarialGroupBuilder, adversarial=self.adversarial)
+def challenge_by(rules: AdversarialRules | None, target: Target) -> Challenge | None:
+    """Return how the answers of a preset are challenged; None: they are not."""
+    if rules is None:
+        return None
+    return Challenge(partial(AdversarialGroupBuilder, adversarial=rules), adversarial_schema(target))
 
 
 def continue_conversation(question: Sequence[Message], first: str, challenge: str, rules: TaskRules) -> list[Message]:

@@ -22,20 +22,15 @@ from threadpoolctl import threadpool_limits
 
 from sciscidata.storage.sums import check_ours
 from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluate import (
-    METRICS_FILE,
-    OUT_OPTION,
-    PREDICTIONS_FILE,
-    EvaluationConfig,
-    find_subject,
-    read_asked,
-    save_evaluation,
-)
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.results import METRICS_FILE, OUT_OPTION, PREDICTIONS_FILE, save_evaluation
+from sciscirl.lab.evaluation.subject import find_subject, read_asked
 from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema, read_predictions
 from sciscirl.presets import describe_rules, recall_rules
 from sciscirl.runs.folder import RUN_FILE, locked_folder
 from sciscirl.task.contracts import Answer, most_probable
-from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, PartName, list_labels, read_part
+from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, list_labels
+from sciscirl.task.release import PartName, read_part
 from sciscirl.task.rules import TaskRules
 
 _log = logging.getLogger(__name__)

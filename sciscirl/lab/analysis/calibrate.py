@@ -18,9 +18,9 @@ import polars as pl
 
 from sciscidata.terminal.messages import align_columns
 from sciscirl.errors import PredictionsError
-from sciscirl.evaluation.evaluate import METRICS_FILE, PREDICTIONS_FILE, check_unused, measure
 from sciscirl.lab.analysis.compare import ASKED
-from sciscirl.metrics.bootstrap import N_RESAMPLES
+from sciscirl.lab.evaluation.bootstrap import N_RESAMPLES
+from sciscirl.lab.evaluation.results import METRICS_FILE, PREDICTIONS_FILE, check_unused, measure
 from sciscirl.metrics.metrics import Counts, Floats, find_right
 from sciscirl.metrics.predictions import (
     check_predictions,

@@ -20,7 +20,7 @@ from msgspec import Meta
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.terminal.messages import counted
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.bootstrap import (
+from sciscirl.lab.evaluation.bootstrap import (
     N_PAIRED_RESAMPLES,
     Cells,
     Floats,

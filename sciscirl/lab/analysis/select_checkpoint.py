@@ -13,7 +13,7 @@ import polars as pl
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, find_intervals, percentile_interval, resample_metrics
+from sciscirl.lab.evaluation.bootstrap import N_PAIRED_RESAMPLES, find_intervals, percentile_interval, resample_metrics
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions

@@ -17,8 +17,9 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.options import PluginFile
 from sciscirl.presets import describe_rules, find_preset, recall_rules
 from sciscirl.task.experiment import Preset
-from sciscirl.task.papers import Paper, SplitName, choose_target, open_release, read_part
+from sciscirl.task.papers import Paper
 from sciscirl.task.registry import load_plugin
+from sciscirl.task.release import SplitName, choose_target, open_release, read_part
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, check_max_tokens
 

@@ -19,8 +19,8 @@ from sciscidata.remote.answers import AnswerError, ask, read_body
 from sciscidata.storage.decompression import Chunks, decompress_gzip
 from sciscidata.storage.paths import is_plain_name
 from sciscidata.storage.small_files import SETTINGS_BYTES
+from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.folder import ADAPTER_FILES
 
 _PATIENCE_S: Final = 300.0  # until a server has packed an archive
 _MOST_PACKED: Final = 64 << 30  # more than any adapter, so that a server which never ends does not fill a disk

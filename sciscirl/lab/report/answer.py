@@ -24,6 +24,7 @@ from sciscirl.lab.analysis.compare import (
     list_asked,
     list_unlike,
 )
+from sciscirl.lab.evaluation.bootstrap import Cells, measure_cells
 from sciscirl.lab.report.figures import plot_estimates
 from sciscirl.lab.report.layout import (
     ABSENT,
@@ -37,11 +38,10 @@ from sciscirl.lab.report.layout import (
     show_pairs,
 )
 from sciscirl.lab.report.runs import Repeated, Run, find_papers, find_repeated, hash_release, judge_baselines
-from sciscirl.metrics.bootstrap import Cells, measure_cells
 from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions
 from sciscirl.metrics.predictions import column_ends, find_target
 from sciscirl.runs.lineage import render_start
-from sciscirl.task.papers import open_release
+from sciscirl.task.release import open_release
 
 #: The metric that decides.
 BEST: Final = "macro_f1"

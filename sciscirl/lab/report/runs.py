@@ -23,8 +23,8 @@ from sciscidata.storage.sums import read_json
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
-from sciscirl.evaluation.evaluate import PREDICTIONS_FILE, measure
 from sciscirl.lab.analysis.compare import count_answers
+from sciscirl.lab.evaluation.results import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
 from sciscirl.metrics.metrics import measure_predictions
@@ -49,16 +49,8 @@ from sciscirl.runs.folder import (
     read_rows,
 )
 from sciscirl.runs.prices import Usage, count_tokens
-from sciscirl.task.papers import (
-    TARGETS,
-    PartName,
-    Target,
-    TargetName,
-    list_labels,
-    read_own_target,
-    read_split,
-    short_name,
-)
+from sciscirl.task.papers import TARGETS, Target, TargetName, list_labels, read_own_target, short_name
+from sciscirl.task.release import PartName, read_split
 
 _log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has

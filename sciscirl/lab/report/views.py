@@ -23,7 +23,8 @@ from sciscirl.runs.alarms import AT_FLOOR, GRADIENT, KL
 from sciscirl.runs.folder import is_local, is_taught
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE, Usage
-from sciscirl.task.papers import Paper, PaperView, SplitName, read_split
+from sciscirl.task.papers import Paper, PaperView
+from sciscirl.task.release import SplitName, read_split
 
 _KINDS: Final = {
     "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline",

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on your own GPUs with PEFT, and the merged model with its card.
+"""Supervised fine-tuning on gold answers, on a Tinker server and on your own GPUs, and the merged model.
 
-Read first: ``peft_backend.py``.
+Read first: ``examples.py``, then ``tinker_backend.py`` or ``peft_backend.py``.
 """

@@ -13,17 +13,10 @@ from sciscidata.storage import hash_file, path_inside
 from sciscidata.storage.atomic import flush_tree
 from sciscidata.storage.small_files import is_special
 from sciscidata.storage.sums import seal_file
+from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import RunFolderError
 from sciscirl.lab.models.adapter_files import TRAINED_ON_FILE
-from sciscirl.runs.folder import (
-    ADAPTER_FILES,
-    CHECKPOINTS_FILE,
-    find_weights,
-    keep_rows,
-    open_store,
-    read_checkpoints,
-    write_json,
-)
+from sciscirl.runs.folder import CHECKPOINTS_FILE, find_weights, keep_rows, open_store, read_checkpoints, write_json
 
 CHECKPOINTS: Final = "checkpoints"
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 from sciscidata.storage import atomic_folder
 from sciscidata.storage.small_files import read_whole
 from sciscidata.terminal.messages import one_line
+from sciscirl.envs.models import ADAPTER_FILES, find_base_model
+from sciscirl.envs.tokenizer import load_errors, load_tokenizer
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.models.adapter_archive import download_archive
-from sciscirl.lab.models.adapter_files import find_adapter, find_base_model
+from sciscirl.lab.models.adapter_files import find_adapter
 from sciscirl.lab.models.local_model import load_local_model
 from sciscirl.options import Precision
-from sciscirl.runs.chat_format import load_errors, load_tokenizer
 from sciscirl.runs.folder import (
     ADAPTER,
-    ADAPTER_FILES,
     METRICS_FILE,
     RUN_FILE,
     find_eval_split,

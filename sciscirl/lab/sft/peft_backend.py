@@ -26,21 +26,29 @@ from transformers import (
 from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
-from sciscirl.lab.dry_run import render_sft_plan
+from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.compose import make_evaluator
 from sciscirl.lab.hardware_options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.lab.models.local_completer import LocalCompleter, pad_left
 from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
 from sciscirl.lab.models.shared_prompts import share_prompts
 from sciscirl.lab.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
+from sciscirl.lab.sft.examples import (
+    Example,
+    GoldExamples,
+    count_answers,
+    list_settings,
+    make_examples,
+    make_papers_builder,
+)
 from sciscirl.options import Run
-from sciscirl.runs.chat_format import dry_run, warn_of_renderer
+from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
     ADAPTER,
-    ADAPTER_FILES,
     begin_run,
     disk_errors,
     find_checkpoint,
@@ -48,14 +56,6 @@ from sciscirl.runs.folder import (
     locked_folder,
     open_store,
     write_json,
-)
-from sciscirl.sft.examples import (
-    Example,
-    GoldExamples,
-    count_answers,
-    list_settings,
-    make_examples,
-    make_papers_builder,
 )
 
 _IGNORED: Final = -100  # what Transformers' loss leaves out
@@ -198,14 +198,6 @@ def make_model(
 def list_own_settings(run: Run[PeftSftOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List the settings of a run, with those of the adapter."""
     return list_settings(run, builder) | {name: getattr(run.options, name) for name in OF_STEP}
-
-
-@dry_run()
-def describe_peft_training(run: Run[PeftSftOptions]) -> str:
-    """Describe a run before it costs anything; needs the release and the tokenizer, and no model."""
-    builder = make_papers_builder(run)
-    settings = list_own_settings(run, builder)
-    return render_sft_plan(run, builder, asdict(run.options) | settings, settings)
 
 
 def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:

@@ -18,7 +18,9 @@ import polars as pl
 from sciscidata.errors import SciSciDataError
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import OUT_OPTION, PREDICTIONS_FILE, EvaluationConfig, evaluate_model
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
+from sciscirl.lab.evaluation.results import OUT_OPTION, PREDICTIONS_FILE
 from sciscirl.lab.sweep_folder import begin_sweep, write_table
 from sciscirl.metrics.predictions import INVALID, read_predictions
 from sciscirl.runs.folder import RUN_FILE, describe_run, locked_folder

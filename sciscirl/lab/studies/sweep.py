@@ -33,18 +33,18 @@ from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import align_columns, counted, printable
 from sciscirl.errors import CollapseError, FullServerError, SciSciRLError
 from sciscirl.lab.analysis.compare import Comparison, compare_predictions, list_asked
+from sciscirl.lab.compose import train_preset
 from sciscirl.lab.dry_run import describe_server_sft, describe_server_training
 from sciscirl.lab.report.comparison import render_comparison
 from sciscirl.lab.report.runs import Run, judge_baselines, read_run
+from sciscirl.lab.sft.tinker_backend import train_on_tinker
 from sciscirl.lab.studies.sweep_options import SweepOptions, Way
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
 from sciscirl.options import TinkerSftOptions, TrainOptions, list_given, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import describe_run, expand_home, is_over, locked_folder, refuse_release
 from sciscirl.runs.server_checks import check_server
-from sciscirl.sft.tinker_backend import train_on_tinker
-from sciscirl.task.papers import choose_eval_split, read_split, size_held_out
+from sciscirl.task.release import choose_eval_split, read_split, size_held_out
 from sciscirl.task.rules import check_max_tokens
 
 _log = logging.getLogger(__name__)

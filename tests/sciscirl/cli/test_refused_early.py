@@ -9,7 +9,7 @@ import pytest
 
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig
+from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.harnesses.export import ExportConfig, export_task
 from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.options import SftOptions, TrainOptions

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscirl.envs.dataset import Epochs, LabelDataset, order_papers
+from sciscirl.envs.dataset import Epochs, LabelDataset, LabelDatasetBuilder, order_papers
+from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject, read_asked
-from sciscirl.task.papers import TARGETS, Gold, Paper, PaperChoice, PaperView, read_split, take_head
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.subject import find_subject, read_asked
+from sciscirl.lab.objectives.dataset import RunDataset, RunDatasetBuilder
+from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView
+from sciscirl.task.release import PaperChoice, read_split, take_head
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import LABELS, make_builder, make_slice
 
@@ -24,8 +28,12 @@ paper_lists = st.lists(
 ).map(lambda pairs: [Paper(f"W{number}", VIEW, Gold(label, None)) for number, label in pairs])
 
 
-def builder_of(toy_slice, toy_model, **options):
-    return make_builder(toy_slice, toy_model, **{"eval_split": "test", **options})
+def run_builder_of(toy_slice, toy_model, **options):
+    return builder_of(toy_slice, toy_model, RunDatasetBuilder, **options)
+
+
+def builder_of(toy_slice, toy_model, kind=LabelDatasetBuilder, **options):
+    return make_builder(toy_slice, toy_model, kind, **{"eval_split": "test", **options})
 
 
 def ids(papers):
@@ -68,11 +76,13 @@ def test_epochs_are_the_orders_one_after_the_other_wherever_one_looks_first(pape
 
 
 def test_a_run_of_a_hundred_million_steps_takes_no_memory_before_it_begins(toy_slice, toy_model):
-    builder = builder_of(toy_slice, toy_model, n_epochs=10**8, n_spares=2, interleave=True)
+    builder = run_builder_of(toy_slice, toy_model, n_epochs=10**8, n_spares=2, interleave=True)
     train, _ = asyncio.run(builder())
     assert len(train) == 24 * 10**8 // 16
     last = train.get_batch(len(train) - 1)
-    assert [group.paper for group in last] == order_papers(train.papers.papers, 0, 10**8 - 1, interleave=True)[-16:]
+    assert [one.group.paper for one in last] == order_papers(
+        train.batches.papers.papers, 0, 10**8 - 1, interleave=True
+    )[-16:]
     assert len(asyncio.run(builder_of(toy_slice, toy_model, n_epochs=10**30)())[0]) > 10**17
 
 
@@ -154,16 +164,16 @@ def test_a_balanced_reward_is_fitted_to_the_training_papers_that_are_used(toy_sl
 
 
 def test_every_group_has_spares_of_its_own_class_that_its_batch_does_not_show(toy_slice, toy_model):
-    builder = builder_of(toy_slice, toy_model, batch_size=6, n_spares=2, interleave=True, n_epochs=2)
+    builder = run_builder_of(toy_slice, toy_model, batch_size=6, n_spares=2, interleave=True, n_epochs=2)
     train, _ = asyncio.run(builder())
     for index in range(len(train)):
         groups = train.get_batch(index)
-        shown = {group.paper.openalex_id for group in groups}
+        shown = {one.group.paper.openalex_id for one in groups}
         spares = [paper for group in groups for paper in group.spares]
         assert len(spares) == len(set(ids(spares))) == 12
         assert not shown & set(ids(spares))
-        for group in groups:
-            assert {paper.gold.disruption_label for paper in group.spares} == {group.paper.gold.disruption_label}
+        for one in groups:
+            assert {paper.gold.disruption_label for paper in one.spares} == {one.group.paper.gold.disruption_label}
     again, _ = asyncio.run(builder())
     assert [group.spares for group in again.get_batch(1)] == [group.spares for group in train.get_batch(1)]
 
@@ -172,14 +182,15 @@ def test_every_group_has_spares_of_its_own_class_that_its_batch_does_not_show(to
 def test_no_spare_is_missed_by_looking_two_epochs_far(toy_slice, toy_model, toy_renderer, n_spares):
     papers = read_split(toy_slice, "train")[:11]
     shown = Epochs(papers, 11 * 7, 3, interleave=True)
-    options = {"batch_size": 4, "group_size": 2, "n_spares": n_spares}
-    near, far = (LabelDataset(these, TaskRules(), toy_renderer, **options) for these in (shown, list(shown)))
+    options = {"batch_size": 4, "group_size": 2}
+    both = (LabelDataset(these, TaskRules(), toy_renderer, **options) for these in (shown, list(shown)))
+    near, far = (RunDataset(these, n_spares) for these in both)
     for index in range(len(near)):
         assert [group.spares for group in near.get_batch(index)] == [group.spares for group in far.get_batch(index)]
 
 
 def test_where_a_class_runs_out_of_spares_they_are_dealt_out_evenly(toy_slice, toy_model):
-    train, _ = asyncio.run(builder_of(toy_slice, toy_model, batch_size=18, n_spares=3, interleave=True)())
+    train, _ = asyncio.run(run_builder_of(toy_slice, toy_model, batch_size=18, n_spares=3, interleave=True)())
     spares = [len(group.spares) for group in train.get_batch(0)]
     assert sum(spares) == 6  # all that 24 papers have left
     assert set(spares) == {0, 1}
@@ -187,11 +198,10 @@ def test_where_a_class_runs_out_of_spares_they_are_dealt_out_evenly(toy_slice, t
 
 def test_only_the_training_split_has_spares_and_a_batch_term(toy_slice, toy_model):
     options = {"contract": "two_keys", "batch_size": 3, "n_spares": 2}
-    train, test = asyncio.run(builder_of(toy_slice, toy_model, reward="balanced_shares", **options)())
+    train, test = asyncio.run(run_builder_of(toy_slice, toy_model, reward="balanced_shares", **options)())
     assert train.tracker.class_counts == builder_counts(toy_slice)
-    assert test.tracker is None
-    assert {group.spares for group in test.get_batch(0)} == {()}
-    other, _ = asyncio.run(builder_of(toy_slice, toy_model, reward="balanced", **options)())
+    assert {type(group) for group in test.get_batch(0)} == {LabelGroupBuilder}
+    other, _ = asyncio.run(run_builder_of(toy_slice, toy_model, reward="balanced", **options)())
     assert other.tracker is None
     assert other.get_batch(0)[0].excess == {}
 
@@ -209,7 +219,9 @@ def test_a_builder_is_judged_by_dev_or_by_held_out_papers_unless_test_is_asked_f
 
 def test_an_option_of_a_builder_that_would_do_nothing_is_refused(toy_slice, toy_model):
     with pytest.raises(SciSciRLError, match=r"collapse is 'stop'.* Set run to the folder"):
-        asyncio.run(builder_of(toy_slice, toy_model, contract="two_keys", collapse="stop")())
+        asyncio.run(run_builder_of(toy_slice, toy_model, contract="two_keys", collapse="stop")())
+    with pytest.raises(SciSciRLError, match=r"'balanced_shares' has a share_penalty, .* sciscirl\.make_builder"):
+        asyncio.run(builder_of(toy_slice, toy_model, contract="two_keys", reward="balanced_shares")())
 
 
 def builder_counts(folder):

@@ -11,14 +11,16 @@ from tinker_cookbook.rl.data_processing import assemble_training_data, compute_a
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.envs.answer_sampling import DynamicSampling
-from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.objectives.batch_term import ShareTracker
+from sciscirl.lab.objectives.dataset import RunGroupBuilder
+from sciscirl.lab.objectives.sampling import DynamicSampling
 from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
+from sciscirl.task.papers import TARGETS, VOCABULARIES
+from sciscirl.task.release import read_split
 from sciscirl.task.rewards import REWARDS
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import LABELS, Scripted, say
@@ -190,8 +192,8 @@ def test_the_batch_term_is_paid_on_top_by_what_came_before_and_is_logged(papers,
     paper = of_class(papers, "neutral")
 
     def ask(batch, *answers):
-        builder = LabelGroupBuilder(
-            paper, rules, toy_renderer, len(answers), (), tracker.find_excess(batch), tracker, batch
+        builder = RunGroupBuilder(
+            LabelGroupBuilder(paper, rules, toy_renderer, len(answers)), (), tracker.find_excess(batch), tracker, batch
         )
         return asyncio.run(do_group_rollout(builder, Scripted(toy_renderer.tokenizer, answers)))
 
@@ -214,7 +216,7 @@ def test_a_constant_group_is_sampled_anew_of_a_spare_paper_until_rewards_differ(
         toy_renderer.tokenizer,
         [*[say("neutral")] * 2, *[say("disruptive")] * 2, say("neutral"), say("disruptive"), *["unasked"] * 2],
     )
-    builder = LabelGroupBuilder(first, RULES, toy_renderer, 2, tuple(spares))
+    builder = RunGroupBuilder(LabelGroupBuilder(first, RULES, toy_renderer, 2), tuple(spares))
     group = asyncio.run(do_group_rollout(builder, policy, strategy=DynamicSampling()))
     assert len(policy.prompts) == 6
     assert all(spares[1].view.title in prompt for prompt in policy.prompts[4:])
@@ -224,14 +226,14 @@ def test_a_constant_group_is_sampled_anew_of_a_spare_paper_until_rewards_differ(
 
 
 def test_spares_are_refused_by_a_loop_that_never_asks_about_them(papers, toy_renderer):
-    builder = LabelGroupBuilder(papers[0], RULES, toy_renderer, 2, tuple(papers[1:3]))
+    builder = RunGroupBuilder(LabelGroupBuilder(papers[0], RULES, toy_renderer, 2), tuple(papers[1:3]))
     policy = Scripted(toy_renderer.tokenizer, [])
     with pytest.raises(SciSciRLError, match=r"rollout_error_tolerance=DynamicSampling\(\), or leave n_spares out"):
         asyncio.run(do_group_rollout(builder, policy))
 
 
 def test_a_group_whose_spares_all_tie_is_left_to_be_dropped(papers, toy_renderer):
-    builder = LabelGroupBuilder(papers[0], RULES, toy_renderer, 2, tuple(papers[1:3]))
+    builder = RunGroupBuilder(LabelGroupBuilder(papers[0], RULES, toy_renderer, 2), tuple(papers[1:3]))
     policy = Scripted(toy_renderer.tokenizer, ["?"] * 6)
     group = asyncio.run(do_group_rollout(builder, policy, strategy=DynamicSampling()))
     assert len(policy.prompts) == 6
@@ -244,7 +246,7 @@ def test_only_what_is_trained_on_is_counted_by_the_tracker(papers, toy_renderer)
     rules = TaskRules(contract="two_keys", reward="balanced_shares").fitted(papers)
     tracker = ShareTracker(rules.class_counts)
     excess = tracker.find_excess(0)
-    builder = LabelGroupBuilder(papers[0], rules, toy_renderer, 2, (papers[3],), excess, tracker, 0)
+    builder = RunGroupBuilder(LabelGroupBuilder(papers[0], rules, toy_renderer, 2), (papers[3],), excess, tracker, 0)
     policy = Scripted(toy_renderer.tokenizer, ["?", "?", say("neutral"), "?"])
     asyncio.run(do_group_rollout(builder, policy, strategy=DynamicSampling()))
     assert tracker.count_answers(1) == 1

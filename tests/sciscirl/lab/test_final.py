@@ -8,26 +8,26 @@ from dataclasses import replace
 
 import pytest
 
-from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.evaluation import evaluate
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.commands import compare, report
+from sciscirl.lab.compose import make_config, make_run_builder
+from sciscirl.lab.evaluation import evaluate
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.final import judge_finally
 from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.runs import read_runs
 from sciscirl.lab.report.views import view_runs
+from sciscirl.lab.sft.examples import list_settings, make_papers_builder
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import ModelCodeOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.rl.train import builder_of, make_config
 from sciscirl.runs.folder import count_test_looks, describe_run, write_json
-from sciscirl.sft.examples import list_settings, make_papers_builder
-from sciscirl.task.papers import read_part, read_split
+from sciscirl.task.release import read_part, read_split
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 from tests.sciscirl.toy import RENDERER, Scripted, make_slice, say
 
@@ -81,9 +81,9 @@ def test_training_is_judged_by_dev_if_there_is_one_else_the_published_presets_by
         common = options | {"release": str(release), "batch_size": 4}
         for name, expected in {"exp6": split, "just_rl": split, "exp4": published, "two_keys": published}.items():
             run = TrainOptions(**common | {"preset": name})
-            builder = make_dataset_builder(resolve_run(run))
+            builder = make_run_builder(resolve_run(run))
             assert builder.eval_split == expected, name
-            given = make_dataset_builder(resolve_run(replace(run, eval_split="held_out")))
+            given = make_run_builder(resolve_run(replace(run, eval_split="held_out")))
             assert (given.eval_split, given.n_held_out()) == ("held_out", 4)
         supervised = PeftSftOptions(**common)
         builder = make_papers_builder(resolve_run(supervised))
@@ -99,7 +99,7 @@ def test_a_run_that_is_judged_by_dev_never_opens_the_test_split(options, tmp_pat
     config = make_config(
         resolve_run(TrainOptions(**options | {"release": str(release), "preset": "exp6"}, max_steps=1))
     )
-    papers = builder_of(config).eval_papers()
+    papers = config.dataset_builder.eval_papers()
     assert papers == read_split(release, "dev")
     (evaluator,) = [make() for make in config.evaluator_builders]
     assert (evaluator.name, len(evaluator.env_group_builders_P)) == ("dev", 6)

@@ -17,8 +17,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3NextConfig, Qwen3Ne
 from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.analysis.compare import CompareConfig
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.label_scoring import (
     Ending,
     LabelScoring,
@@ -31,7 +32,8 @@ from sciscirl.lab.models.local_completer import score_here
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import TARGETS, list_labels, read_split
+from sciscirl.task.papers import TARGETS, list_labels
+from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import RENDERER, make_tokenizer
 

@@ -20,12 +20,14 @@ from tinker_cookbook.rl.data_processing import assemble_training_data, compute_a
 
 from sciscidata.storage import hash_file
 from sciscirl.cli.main import run as run_command
-from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab import grpo
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
+from sciscirl.lab.compose import make_run_builder
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
+from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.grpo import (
     NOT_HERE,
     Player,
@@ -91,7 +93,7 @@ class Played(Player):
 def play_a_step(options: LocalTrainOptions):
     """Sample and score one step. Return trainer, groups, and what TRL trains on, in its passes."""
     run = resolve_run(options)
-    preset, builder, arguments = run.preset, make_dataset_builder(run), make_arguments(run, 1)
+    preset, builder, arguments = run.preset, make_run_builder(run), make_arguments(run, 1)
     dataset, _ = asyncio.run(builder())
     player = Played(dataset, Path(options.log_path), preset, 32, builder.renderer().tokenizer)
     trainer = make_trainer(make_model(run, arguments), arguments, player)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.bootstrap import bootstrap_intervals
+from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import AVERAGED, measure_predictions
 from sciscirl.metrics.predictions import check_predictions, make_prediction, prediction_schema, split_by_label
 from sciscirl.task.contracts import parse_answer, render_answer

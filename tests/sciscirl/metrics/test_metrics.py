@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.bootstrap import bootstrap_intervals, resample_metrics
+from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals, resample_metrics
 from sciscirl.metrics.metrics import measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, make_prediction
 from sciscirl.task.contracts import parse_answer, render_answer

@@ -18,20 +18,19 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscidata.storage.sums import find_changed, seal_file
+from sciscirl import LabelDatasetBuilder, make_builder
 from sciscirl.cli.main import main
-from sciscirl.envs.answer_sampling import DynamicSampling
-from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluator import make_evaluator
+from sciscirl.lab.compose import make_config, make_evaluator, train_preset
 from sciscirl.lab.dry_run import describe_server_training, find_best_forecast
+from sciscirl.lab.objectives.sampling import DynamicSampling
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS
-from sciscirl.rl.train import make_config, train_preset
-from sciscirl.runs.chat_format import choose_renderer, make_renderer
+from sciscirl.runs.chat_format import choose_renderer
 from sciscirl.runs.folder import begin_run, locked_folder
 from sciscirl.runs.server_checks import check_server
-from sciscirl.task.experiment import Order
-from sciscirl.task.papers import PaperChoice, read_split
+from sciscirl.task.release import Order, PaperChoice, read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, find_shortest_answers
 from tests.sciscirl.tinker_stub import serve_models
@@ -77,7 +76,7 @@ def test_the_cookbooks_loop_gets_the_builder_of_a_preset_in_one_call(options, na
     more |= {"max_steps": 5, "batch_size": 4}
     config = make_config(resolve_run(TrainOptions(**options | {"preset": name}, **more)))
     more |= {key: options[key] for key in ("renderer", "eval_split")}
-    builder = LabelDatasetBuilder.from_preset(name, options["release"], options["model"], **more)
+    builder = make_builder(name, options["release"], options["model"], **more)
     assert builder == config.dataset_builder
     assert type(builder) is type(config.dataset_builder)
     held_out = asyncio.run(chz.replace(builder, has_test=True)())[1]
@@ -107,7 +106,7 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
     options = TrainOptions(**options | {"preset": name}, batch_size=4, max_steps=1, max_tokens=99)  # a letter each
     config, preset = make_config(resolve_run(options)), PRESETS[name]
     train, _ = asyncio.run(config.dataset_builder())
-    rules = train.get_batch(0)[0].rules
+    rules = train.batches.rules
     assert (rules.target, rules.contract, rules.reward) == (
         preset.rules.target, preset.rules.contract, preset.rules.reward
     )  # fmt: skip
@@ -305,7 +304,7 @@ def test_an_altered_slice_is_one_line_before_any_server_is_asked(options, tmp_pa
 
 
 def test_the_historical_model_is_said_to_be_retired_before_its_tokenizer_is_asked_for(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.runs.chat_format.get_tokenizer", lambda name: pytest.fail(f"asked for {name}"))
+    monkeypatch.setattr("sciscirl.envs.tokenizer.get_tokenizer", lambda name: pytest.fail(f"asked for {name}"))
     with (
         serve_models([{"model_name": "Qwen/Qwen3-8B"}]) as url,
         pytest.raises(SciSciRLError, match="model=Qwen/Qwen3-8B"),

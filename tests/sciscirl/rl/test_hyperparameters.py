@@ -13,22 +13,23 @@ from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.hyperparam_utils import get_lr
 from tinker_cookbook.rl import train
 
+from sciscirl import make_builder
 from sciscirl.cli.commands import COMMANDS
 from sciscirl.cli.flags import list_options, make_parser, read_words
 from sciscirl.cli.main import main
-from sciscirl.envs.answer_sampling import DynamicSampling, NucleusSampling, limit_tokens
-from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
-from sciscirl.evaluation.evaluator import make_evaluator
+from sciscirl.lab.compose import make_config, make_evaluator
 from sciscirl.lab.dry_run import describe_server_training
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.hardware_options import PeftSftOptions
+from sciscirl.lab.objectives.sampling import DynamicSampling
+from sciscirl.lab.sft.examples import make_papers_builder
+from sciscirl.lab.sft.tinker_backend import make_config as make_sft_config
 from sciscirl.options import NO_EFFECT, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import CHANGES, make_preset
-from sciscirl.rl.train import builder_of, list_settings, make_config
+from sciscirl.rl.train import list_settings
 from sciscirl.runs.folder import begin_run
-from sciscirl.sft.examples import make_papers_builder
-from sciscirl.sft.tinker_backend import make_config as make_sft_config
 from sciscirl.task.experiment import LOSSES
 from tests.conftest import REPOSITORY
 from tests.sciscirl.toy import RENDERER
@@ -96,7 +97,7 @@ def test_training_may_go_on_with_answers_of_older_weights_or_in_parts(options):
 
 def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
     given = {"groups_per_batch": 4, "kl_discount_factor": 0.5, "kl_penalty_coef": 0.1}
-    builder = LabelDatasetBuilder.from_preset("exp4", options["release"], options["model"], renderer_name=RENDERER,
+    builder = make_builder("exp4", options["release"], options["model"], renderer_name=RENDERER,
                                               eval_split="test", **given)  # fmt: skip
     assert (builder.order.batch_size, builder.renderer_name) == (4, RENDERER)
     assert make_preset("mine", base="exp4", **given).optimiser.kl_discount == 0.5
@@ -146,13 +147,12 @@ def test_the_config_of_the_cookbook_has_loss_and_kl_of_the_options(options):
     reference = config.kl_reference_config
     assert (reference.base_model, reference.load_checkpoint_path) == (options["model"], REFERENCE)
     strategy = config.effective_rollout_strategy()
-    assert isinstance(strategy, NucleusSampling)
     assert strategy.top_p == 0.8
     config = make_config(resolve_run(TrainOptions(**options, kl_penalty_coef=0.1, dynamic_sampling=2, top_p=0.8)))
     assert config.kl_reference_config.load_checkpoint_path is None
     strategy = config.effective_rollout_strategy()
     assert isinstance(strategy, DynamicSampling)
-    assert isinstance(strategy.inner, NucleusSampling)
+    assert strategy.top_p == 0.8
     plain = make_config(resolve_run(TrainOptions(**options)))
     assert (plain.kl_reference_config, plain.loss_fn_config, plain.rollout_error_tolerance) == (None, None, None)
 
@@ -163,11 +163,11 @@ class Asked:
     def __init__(self) -> None:
         self.params: list[tinker.SamplingParams] = []
 
-    async def sample_async(self, *, prompt, num_samples, sampling_params):
+    async def sample(self, *, prompt, num_samples, sampling_params):
         self.params.append(sampling_params)
         raise SciSciRLError
 
-    sample = sample_async
+    sample_async = sample  # as the cookbook's completer asks
 
 
 def ask(policy) -> None:
@@ -178,7 +178,7 @@ def ask(policy) -> None:
 def test_top_p_reaches_the_sampler_and_leaves_the_rest_as_it_was():
     client = Asked()
     policy = TinkerTokenCompleter(client, max_tokens=7, temperature=0.5)
-    ask(limit_tokens(policy, 0.8))
+    ask(DynamicSampling(top_p=0.8)._limit(policy))
     ask(policy)
     first, second = client.params
     assert (first.top_p, first.temperature, first.max_tokens, first.stop) == (0.8, 0.5, 7, [2])
@@ -284,7 +284,7 @@ def test_a_resumed_run_must_have_the_same_prompt_and_reward(options, tmp_path, t
     def begin(text: str, **how) -> None:
         path.write_text(f"base = 'exp4'\n{text}", "utf-8")
         run = resolve_run(TrainOptions(**options | {"preset": str(path)}))
-        begin_run(folder, toy_slice, list_settings(run, builder_of(make_config(run))), **how)
+        begin_run(folder, toy_slice, list_settings(run, make_config(run).dataset_builder), **how)
 
     begin(texts.format(-0.2), resume=False)
     begin(texts.format(-0.2), resume=True)

@@ -14,10 +14,9 @@ from tinker_cookbook.utils import ml_log
 
 from sciscirl.cli.commands import show_run
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab import trackers
 from sciscirl.options import TinkerSftOptions, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.runs import console
+from sciscirl.runs import console, trackers
 from sciscirl.runs.alarms import list_alarms
 from sciscirl.runs.console import follow_run
 from tests.sciscirl.made_runs import make_predictions, make_run

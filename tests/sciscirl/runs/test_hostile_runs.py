@@ -12,10 +12,11 @@ import pytest
 
 from sciscidata.errors import SciSciDataError, UnsafeNameError
 from sciscidata.storage import small_files
+from sciscirl.envs import models
+from sciscirl.envs.models import find_broken
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
-from sciscirl.lab.models import adapter_files
-from sciscirl.lab.models.adapter_files import find_broken
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.report.comparison import _columns, _find_facts
 from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.report import ReportConfig, write_report
@@ -214,4 +215,4 @@ def test_pipes_in_models_adapters_and_checkpoints_are_named(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     assert find_broken(tmp_path) == "model.safetensors"
     assert find_damage(tmp_path, {"model.safetensors": "00"}) == "model.safetensors is a pipe or a device"
-    assert told(lambda: adapter_files.read_facts(tmp_path / "model.safetensors"))
+    assert told(lambda: models.read_facts(tmp_path / "model.safetensors"))

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.compose import make_config, make_run_builder
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_runs
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import describe, find_preset
-from sciscirl.rl.train import list_settings, make_config
+from sciscirl.rl.train import list_settings
 from sciscirl.runs.folder import begin_run, write_json
 from sciscirl.runs.lineage import find_start, render_start, warn_of_other_release
 from tests.sciscirl.toy import make_slice
@@ -77,7 +77,7 @@ def test_the_folder_of_a_run_is_its_last_state_with_step_and_hash(supervised, to
 
 def settings_of(options):
     run = resolve_run(options)
-    return list_settings(run, make_dataset_builder(run))
+    return list_settings(run, make_run_builder(run))
 
 
 def test_training_starts_there_and_the_record_and_report_say_so(options, supervised, toy_slice, tmp_path):

@@ -11,10 +11,10 @@ import pytest
 from tinker_cookbook import tokenizer_utils
 
 from sciscirl.cli.main import main
+from sciscirl.envs.tokenizer import load_tokenizer
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.models.chat_template import writes_as_template
 from sciscirl.lab.models.local_model import load_base_model
-from sciscirl.runs.chat_format import load_tokenizer
+from sciscirl.runs.chat_format import writes_as_template
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import RENDERER
 

@@ -18,18 +18,22 @@ from sciscidata.errors import ChangedFileError, StorageError
 from sciscidata.storage.sums import SUMS
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation import evaluate
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject, save_evaluation
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
+from sciscirl.lab.compose import make_config, train_preset
+from sciscirl.lab.evaluation import evaluate
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
+from sciscirl.lab.evaluation.results import save_evaluation
+from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.models.local_model import load_base_model
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe
-from sciscirl.rl.train import guarded_run, make_config, train_preset
+from sciscirl.rl.train import guarded_run
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
 from sciscirl.task.experiment import Preset
-from sciscirl.task.papers import read_split
+from sciscirl.task.release import read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.tinker_stub import KEY, serve_models
@@ -208,7 +212,7 @@ def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tm
             raise StorageError(f"cannot write {path}: No space left on device.")
         write_predictions(predictions, path)
 
-    monkeypatch.setattr("sciscirl.evaluation.evaluate.write_predictions", write)
+    monkeypatch.setattr("sciscirl.lab.evaluation.results.write_predictions", write)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
     answers = pl.DataFrame([{"openalex_id": "W1", **said}])

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sciscirl.envs.class_share_penalty import batch_term, shares_said
 from sciscirl.errors import RewardError
-from sciscirl.lab.pairs import pair_papers
+from sciscirl.lab.objectives.batch_term import batch_term, shares_said
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
-from sciscirl.task.papers import PAIRS, TARGETS, VOCABULARIES, read_split
+from sciscirl.task.pairs import pair_papers
+from sciscirl.task.papers import PAIRS, TARGETS, VOCABULARIES
+from sciscirl.task.release import read_split
 from sciscirl.task.rewards import (
     ADJACENT,
     MAX_WEIGHT,

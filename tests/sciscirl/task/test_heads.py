@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.label_thresholds import NOVELTY_LABELS
-from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl import make_builder
 from sciscirl.errors import ReleaseError
-from sciscirl.task.papers import Gold, Paper, PaperView, choose_eval_split, hold_out, read_part, read_split, take_head
+from sciscirl.task.papers import Gold, Paper, PaperView
+from sciscirl.task.release import choose_eval_split, hold_out, read_part, read_split, take_head
 from tests.sciscirl.toy import LABELS, RENDERER, make_slice
 
 PINNED = ["W2", "W7", "W9", "W13", "W18", "W22"]
@@ -75,7 +76,7 @@ def test_a_published_preset_is_judged_by_dev_and_by_test_only_for_disruption_wit
     with_dev = make_slice(tmp_path / "slice", n_dev=6)
 
     def judged_by(release, **options):
-        made = LabelDatasetBuilder.from_preset("exp4", str(release), "a/b", renderer=RENDERER, max_steps=1, **options)
+        made = make_builder("exp4", str(release), "a/b", renderer=RENDERER, max_steps=1, **options)
         return made.eval_split
 
     assert (judged_by(with_dev), judged_by(with_dev, target="novelty"), judged_by(toy_slice)) == ("dev", "dev", "test")

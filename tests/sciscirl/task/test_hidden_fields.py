@@ -9,15 +9,16 @@ import pytest
 
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import PromptError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.analysis.baselines import BASELINES, evaluate_baselines, run_baseline
 from sciscirl.lab.analysis.compare import CompareConfig, list_asked
+from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import PRESETS, describe, find_preset, make_preset, recall_preset
 from sciscirl.task.contracts import CONTRACTS
-from sciscirl.task.papers import SEEN, TARGETS, PaperView, read_split
+from sciscirl.task.papers import SEEN, TARGETS, PaperView
 from sciscirl.task.prompts import STYLES, PromptTemplate, render_prompt
+from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import make_builder
 

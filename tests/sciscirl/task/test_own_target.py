@@ -19,29 +19,32 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from sciscidata import BuildConfig, OwnLabel, SplitConfig, SyntheticConfig, build
 from sciscidata.cli.main import main as build_command
 from sciscirl.cli.main import main as train_command
-from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions, render_metrics, save_evaluation
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.dry_run import describe_server_training
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_predictions
+from sciscirl.lab.evaluation.results import render_metrics, save_evaluation
 from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.harnesses.export import Score, read_rules, score
+from sciscirl.lab.objectives.batch_term import ShareTracker
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_classes
+from sciscirl.lab.sft.examples import gold_answer
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, find_target, make_prediction
 from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS, describe, recall_rules
 from sciscirl.runs.folder import read_facts
-from sciscirl.sft.examples import gold_answer
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
-from sciscirl.task.papers import OwnTarget, choose_target, list_labels, read_own_target, read_split
+from sciscirl.task.papers import OwnTarget, list_labels, read_own_target
 from sciscirl.task.prompts import STYLES, render_prompt
+from sciscirl.task.release import choose_target, read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
-from tests.sciscirl.evaluation.test_benchmark import chat_server
+from tests.sciscirl.lab.evaluation.test_benchmark import chat_server
 from tests.sciscirl.toy import Scripted
 
 LABELS = {

@@ -9,7 +9,7 @@ import pytest
 
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig
+from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.runs.folder import describe_run
 

@@ -10,10 +10,11 @@ import pickle
 
 import pytest
 
-from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl import make_builder
 from sciscirl.errors import RewardError, SciSciRLError
 from sciscirl.presets import describe, make_preset, recall_preset
-from sciscirl.task.papers import SCORES, read_split
+from sciscirl.task.papers import SCORES
+from sciscirl.task.release import read_split
 from sciscirl.task.rewards import REWARDS, register_reward
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import LABELS, RENDERER, Scripted, say
@@ -46,7 +47,7 @@ def test_a_function_says_what_a_valid_answer_earns_and_the_table_the_rest(toy_sl
 def test_training_pays_it_and_its_groups_pickle(toy_slice, toy_model, toy_renderer):
     register_reward("by_distance", function=by_distance, **RANGE)
     options = {"eval_split": "test", "batch_size": 6, "renderer": RENDERER, "reward": "by_distance"}
-    builder = LabelDatasetBuilder.from_preset("exp4", str(toy_slice), toy_model, **options)
+    builder = make_builder("exp4", str(toy_slice), toy_model, **options)
     train, _ = asyncio.run(builder())
     group = pickle.loads(pickle.dumps(train.get_batch(0)[0]))
     (env, _), policy = asyncio.run(group.make_envs()), Scripted(toy_renderer.tokenizer, [say(LABELS[0])])

@@ -14,7 +14,7 @@ from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscirl.errors import RewardError
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import parse_answer, render_answer
-from sciscirl.task.papers import read_split
+from sciscirl.task.release import read_split
 from sciscirl.task.rewards import ADJACENT, REWARDS, balance, score_answer
 from tests.conftest import REPOSITORY
 from tests.sciscirl.papers import hostile_texts, write_slice

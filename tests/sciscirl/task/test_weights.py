@@ -14,17 +14,18 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.release.release import read_release
-from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.analysis.baselines import evaluate_baselines
+from sciscirl.lab.compose import make_run_builder
+from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.harnesses.export import ExportConfig, export_task
+from sciscirl.lab.sft.examples import make_papers_builder, to_datum
+from sciscirl.lab.sft.tinker_backend import GoldDatasetBuilder
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import describe, make_preset, recall_rules
-from sciscirl.sft.examples import make_papers_builder, to_datum
-from sciscirl.sft.tinker_backend import GoldDatasetBuilder
 from sciscirl.task.contracts import parse_answer
-from sciscirl.task.papers import Gold, Paper, PaperView, read_split
+from sciscirl.task.papers import Gold, Paper, PaperView
+from sciscirl.task.release import read_split
 from sciscirl.task.rewards import REWARDS, score_answer
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import RENDERER, Scripted, gold_of, make_slice, say
@@ -159,9 +160,7 @@ def test_under_a_balanced_reward_every_constant_answer_still_earns_the_same(pape
 
 def test_training_and_evaluations_pay_by_the_weight(counted, toy_model, toy_renderer, tmp_path, papers):
     names = {"release": str(counted), "model": toy_model, "renderer": RENDERER, "log_path": str(tmp_path / "run")}
-    builder = make_dataset_builder(
-        resolve_run(TrainOptions(preset="exp4", weight="chances", eval_split="test", **names))
-    )
+    builder = make_run_builder(resolve_run(TrainOptions(preset="exp4", weight="chances", eval_split="test", **names)))
     train, _ = asyncio.run(builder())
     group = train.get_batch(0)[0]
     answers = [say(label) for label in ("neutral", "disruptive")]
@@ -220,7 +219,7 @@ def test_an_unsure_paper_counts_less_and_an_equal_one_as_before(counted, toy_mod
 
 @given(chances_of, st.sampled_from(DISRUPTION_LABELS))
 def test_under_probabilities_a_paper_teaches_its_chances_in_writing(chances, label):
-    from sciscirl.sft.examples import list_answers
+    from sciscirl.lab.sft.examples import list_answers
 
     rules = TaskRules(contract="probabilities", weight="chances")
     ((text, weight),) = list_answers(make_paper(chances, label), rules)

@@ -17,21 +17,24 @@ from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.envs.answer_sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import evaluate_predictions, measure, render_metrics
-from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
-from sciscirl.lab.adversarial.env import AdversarialEnv, AdversarialGroupBuilder
+from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.adversarial.env import AdversarialEnv, AdversarialGroupBuilder, challenge_by
 from sciscirl.lab.adversarial.metrics import adversarial_schema
+from sciscirl.lab.compose import make_config, make_evaluator
 from sciscirl.lab.dry_run import describe_server_training
+from sciscirl.lab.evaluation.evaluate import evaluate_predictions
+from sciscirl.lab.evaluation.results import measure, render_metrics
+from sciscirl.lab.objectives.dataset import RunGroupBuilder
+from sciscirl.lab.objectives.sampling import DynamicSampling
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS
-from sciscirl.rl.train import make_config
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.experiment import Preset
-from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
+from sciscirl.task.papers import TARGETS, VOCABULARIES
 from sciscirl.task.prompts import render_record
+from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.adversarial_toy import LABELS, RULES, roll_out, say_both
 from tests.sciscirl.toy import NOVELTY, Scripted
@@ -245,7 +248,9 @@ def test_a_constant_group_is_sampled_anew_about_another_paper(papers, toy_render
     policy = Scripted(
         toy_renderer.tokenizer, lambda prompt: "What?" if "cannot be read" not in prompt else next(finals)
     )
-    builder = AdversarialGroupBuilder(papers[0], RULES, toy_renderer, 2, (spare,), challenger=objecting)
+    builder = RunGroupBuilder(
+        AdversarialGroupBuilder(papers[0], RULES, toy_renderer, 2, challenger=objecting), (spare,)
+    )
     group = asyncio.run(do_group_rollout(builder, policy, DynamicSampling()))
     assert sorted(group.get_total_rewards()) == [-1.0, 1.0]
     assert group.metrics_G[0]["spares_used"] == 1
@@ -275,7 +280,12 @@ def test_an_evaluation_gives_final_metrics_and_flip_rates_and_a_table_to_recompu
 ):
     papers = read_split(toy_slice, "test", needs=TARGETS["joint"])
     evaluator = LabelEvaluator(
-        papers, RULES, toy_renderer, max_tokens=500, folder=tmp_path, adversarial=AdversarialRules()
+        papers,
+        RULES,
+        toy_renderer,
+        max_tokens=500,
+        folder=tmp_path,
+        challenge=challenge_by(AdversarialRules(), "joint"),
     )
     metrics = asyncio.run(evaluator.eval_token_completer(Scripted(toy_renderer.tokenizer, give_way)))
     assert metrics["test/flip_rate/right_to_wrong"] == metrics["test/flip/right_to_wrong"] == pytest.approx(1 / 3)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscirl.errors import RewardError
-from sciscirl.lab.adversarial.metrics import flip_metrics, measure_flips
 from sciscirl.lab.adversarial.rewards import N_STEPS, Episode, Reasoning, judge_by_rubric, score_episode
+from sciscirl.metrics.flips import flip_metrics, measure_flips
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import parse_answer, render_answer

@@ -9,7 +9,7 @@ import pytest
 from sciscirl import play_episode
 from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.presets import PRESETS
-from sciscirl.task.papers import read_split
+from sciscirl.task.release import read_split
 from tests.sciscirl.adversarial_toy import roll_out, say_both
 from tests.sciscirl.toy import Scripted, say
 

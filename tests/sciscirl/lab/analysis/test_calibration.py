@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from sciscirl.cli.main import main
 from sciscirl.errors import PredictionsError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.calibrate import (
     NOISE,
@@ -25,6 +24,7 @@ from sciscirl.lab.analysis.calibrate import (
     render_calibration,
 )
 from sciscirl.lab.analysis.compare import CompareConfig
+from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction, prediction_schema, read_predictions

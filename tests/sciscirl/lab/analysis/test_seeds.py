@@ -19,7 +19,7 @@ from sciscirl.lab.analysis.compare import (
     compare_predictions,
     mcnemar_exact,
 )
-from sciscirl.metrics.bootstrap import percentile_interval
+from sciscirl.lab.evaluation.bootstrap import percentile_interval
 from sciscirl.metrics.metrics import COMPARED, measure_predictions
 from sciscirl.presets import find_preset
 from tests.sciscirl.made_runs import make_predictions

@@ -12,7 +12,7 @@ import pytest
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.errors import PredictionsError, RunFolderError, SciSciRLError
 from sciscirl.lab.analysis.select_checkpoint import SelectionConfig, render_selection, select_checkpoint
-from sciscirl.metrics.bootstrap import bootstrap_intervals
+from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, write_predictions
 from sciscirl.runs.folder import list_weights, write_json

@@ -23,7 +23,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab.harnesses.export import FACTS, ExportConfig, Score, export_task, read_rules, score
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import read_split
+from sciscirl.task.release import read_split
 from tests.conftest import REPOSITORY
 from tests.sciscirl.papers import write_slice
 from tests.servers.serving import Handler, Server

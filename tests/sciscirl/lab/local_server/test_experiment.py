@@ -15,17 +15,18 @@ import pytest
 import torch
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.models.local_model import load_base_model
 from sciscirl.lab.report.runs import read_run
+from sciscirl.lab.sft.examples import Example
 from sciscirl.lab.studies.sweep import plan_sweep
 from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import list_weights
-from sciscirl.sft.examples import Example
-from sciscirl.task.papers import read_split
+from sciscirl.task.release import read_split
 from tests.sciscirl.toy import gold_of
 from tests.web_pages import Page
 

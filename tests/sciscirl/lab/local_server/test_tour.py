@@ -17,7 +17,7 @@ from string import Template
 
 import pytest
 
-from sciscirl.evaluation.evaluate import evaluate_predictions
+from sciscirl.lab.evaluation.evaluate import evaluate_predictions
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import find_commit, locked_folder, read_rows

@@ -16,12 +16,13 @@ import torch
 import transformers
 from gguf import GGUFWriter
 
+from sciscirl.envs.models import SHORT_NAMES
+from sciscirl.envs.tokenizer import load_tokenizer, make_renderer
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.models import fetch_model as fetching
 from sciscirl.lab.models.fetch_model import PACKAGED, PackagedModel, fetch_model
 from sciscirl.lab.models.local_model import load_base_model
-from sciscirl.lab_parts import SHORT_NAMES
-from sciscirl.runs.chat_format import choose_renderer, load_tokenizer, make_renderer, warn_of_renderer
+from sciscirl.runs.chat_format import choose_renderer, warn_of_renderer
 
 TEMPLATE = (
     r"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'}}"
@@ -101,7 +102,7 @@ def test_a_list_of_more_entries_than_any_model_has_is_refused_before_it_takes_me
 
 
 def test_a_chat_template_that_never_ends_is_stopped(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("sciscirl.lab.models.chat_template._TEMPLATE_S", 0.2)
+    monkeypatch.setattr("sciscirl.runs.chat_format._TEMPLATE_S", 0.2)
     model = shutil.copytree(made[1], tmp_path / "model")
     loops = "".join(f"{{% for {name} in range(9999) %}}" for name in "abcd") + "{% endfor %}" * 4
     tokenizer = load_tokenizer(str(model))

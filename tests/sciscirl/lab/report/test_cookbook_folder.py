@@ -13,16 +13,17 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.supervised import train as supervised
 from tinker_cookbook.utils.ml_log import JsonLogger
 
-from sciscirl import LabelDatasetBuilder
+from sciscirl import make_builder
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
+from sciscirl.lab.sft.tinker_backend import GoldDatasetBuilder
 from sciscirl.options import TinkerSftOptions
 from sciscirl.runs.folder import find_step, read_checkpoints
-from sciscirl.sft.tinker_backend import GoldDatasetBuilder
-from sciscirl.task.papers import read_split
+from sciscirl.task.release import read_split
 from tests.sciscirl.toy import RENDERER, Scripted, say
 from tests.web_pages import Page
 
@@ -37,7 +38,7 @@ def know(prompt: str) -> str:
 @pytest.fixture
 def builder(toy_slice, toy_model):
     more = {"renderer": RENDERER, "max_steps": 2, "batch_size": 3, "hide": ("cited_by_count",), "eval_split": "test"}
-    made = LabelDatasetBuilder.from_preset("exp4", str(toy_slice), toy_model, **more)
+    made = make_builder("exp4", str(toy_slice), toy_model, **more)
     return chz.replace(made, has_test=True)
 
 

@@ -152,7 +152,7 @@ def test_the_ceiling_of_the_release_and_its_baselines_stand_beside_the_runs(toy_
     import hashlib
 
     from sciscirl.lab.report import answer
-    from sciscirl.task.papers import read_split
+    from sciscirl.task.release import read_split
 
     papers = read_split(toy_slice, "test")
     digest = hashlib.sha256((toy_slice / "manifest.json").read_bytes()).hexdigest()
@@ -436,7 +436,7 @@ def test_examples_are_spread_over_gold_labels_and_outcomes(home):
 def test_papers_are_shown_beside_answers_with_what_the_prompt_withheld(toy_slice, tmp_path):
     import hashlib
 
-    from sciscirl.task.papers import read_split
+    from sciscirl.task.release import read_split
 
     papers = read_split(toy_slice, "test")
     table = answers(0.5, n=len(papers)).with_columns(openalex_id=pl.Series(one.openalex_id for one in papers))

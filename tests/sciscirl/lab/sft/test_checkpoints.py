@@ -17,16 +17,17 @@ if not all(map(find_spec, ("peft", "accelerate"))):  # to import them takes seco
 
 from sciscidata.errors import ChangedFileError
 from sciscidata.storage.sums import SUMS
+from sciscirl.envs.tokenizer import load_tokenizer
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.models.local_model import load_local_model, refuse_pickles
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Judge, train_with_peft
 from sciscirl.options import resolve_run
-from sciscirl.runs.chat_format import load_tokenizer
 from tests.sciscirl.toy import RENDERER
 
 N_STEPS = 3

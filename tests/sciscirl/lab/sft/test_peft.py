@@ -18,27 +18,23 @@ if not all(map(find_spec, ("peft", "accelerate"))):  # to import them takes seco
 
 from safetensors.torch import load_file
 
+from sciscirl.envs.models import find_base_model
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.lab.dry_run import describe_peft_training
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
-from sciscirl.lab.models.adapter_files import find_base_model
 from sciscirl.lab.models.local_model import load_base_model, load_local_model
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_cost
 from sciscirl.lab.sft import peft_backend
+from sciscirl.lab.sft.examples import build_example, make_papers_builder
 from sciscirl.lab.sft.merge import merge_adapter
-from sciscirl.lab.sft.peft_backend import (
-    Recorder,
-    collate,
-    describe_peft_training,
-    make_arguments,
-    make_model,
-    train_with_peft,
-)
+from sciscirl.lab.sft.peft_backend import Recorder, collate, make_arguments, make_model, train_with_peft
 from sciscirl.options import resolve_run
-from sciscirl.sft.examples import build_example, make_papers_builder
-from sciscirl.task.papers import VOCABULARIES, read_split
+from sciscirl.task.papers import VOCABULARIES
+from sciscirl.task.release import read_split
 from tests.sciscirl.toy import RENDERER, gold_of, make_slice
 
 LABELS = VOCABULARIES["disruption_label"]

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig
+from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.local_server.tiny_model import TINY_RENDERER
 from sciscirl.lab.studies.repro import compare_answers, render_repro, run_repro
 

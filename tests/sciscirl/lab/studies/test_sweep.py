@@ -16,11 +16,12 @@ from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
+import sciscirl.lab.sft.tinker_backend as sft_train
 import sciscirl.rl.train as rl_train
-import sciscirl.sft.tinker_backend as sft_train
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
+from sciscirl.lab.compose import train_preset
 from sciscirl.lab.report.report import ReportConfig, make_sections
 from sciscirl.lab.report.runs import find_repeated, read_runs
 from sciscirl.lab.studies import sweep
@@ -180,7 +181,7 @@ def cookbook(monkeypatch, toy_renderer, options):
         monkeypatch.setattr(module.train, "main", loop)
     monkeypatch.setattr(sweep, "check_server", lambda *_, **__: None)
     monkeypatch.setattr(rl_train, "open_service", service)
-    monkeypatch.setattr("sciscirl.evaluation.evaluator.TinkerTokenCompleter", judge)
+    monkeypatch.setattr("sciscirl.evaluation.evaluator.TopPCompleter", judge)
     shared = {"model": options["model"], "renderer": options["renderer"], "preset": "exp4", "max_steps": 2,
               "batch_size": 3, "group_size": 2, "base_url": "http://127.0.0.1:9"}  # fmt: skip
     return SimpleNamespace(calls=calls, fails=fails, options=shared, name_of=name_of)
@@ -274,10 +275,10 @@ def test_a_run_that_has_ended_is_left_as_it_is_however_often_it_is_resumed(cookb
     options = TrainOptions(
         **cookbook.options, release=str(release), eval_split="dev", log_path=str(tmp_path / "run"), resume=True
     )
-    asyncio.run(rl_train.train_preset(options))
+    asyncio.run(train_preset(options))
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     with caplog.at_level("INFO", logger="sciscirl"):
-        asyncio.run(rl_train.train_preset(options))
+        asyncio.run(train_preset(options))
     assert "run has ended after 2 of 2 steps: nothing is left to do" in caplog.text
     assert len(cookbook.calls) == 1
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before

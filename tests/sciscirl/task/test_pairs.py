@@ -13,17 +13,19 @@ from hypothesis import strategies as st
 
 from sciscirl.envs.env import LabelEnv, build_messages
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
-from sciscirl.lab.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs, pair_papers
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_predictions
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.metrics.predictions import find_target
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import describe, find_preset, make_preset, recall_preset
 from sciscirl.task.contracts import CONTRACTS
-from sciscirl.task.papers import PAIRS, PairView, choose_target, read_part, read_split
+from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs, pair_papers
+from sciscirl.task.papers import PAIRS, PairView
 from sciscirl.task.prompts import STYLES, PromptTemplate, cap_view, render_record
+from sciscirl.task.release import choose_target, read_part, read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.papers import write_slice
 from tests.sciscirl.toy import Scripted, make_builder, make_slice

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscirl.envs.class_share_penalty import ShareTracker
+from sciscirl.lab.objectives.batch_term import ShareTracker
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.papers import VOCABULARIES
 

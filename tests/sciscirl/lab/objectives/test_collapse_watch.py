@@ -15,15 +15,15 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscirl.envs import collapse_watch as training_watch
-from sciscirl.envs.collapse_watch import TrainingWatch
-from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import CollapseError
-from sciscirl.lab.adversarial.env import AdversarialDatasetBuilder
+from sciscirl.lab.compose import train_preset
+from sciscirl.lab.objectives import collapse_watch as training_watch
+from sciscirl.lab.objectives.collapse_watch import TrainingWatch
+from sciscirl.lab.objectives.dataset import RunDatasetBuilder
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig
 from sciscirl.options import TrainOptions
 from sciscirl.rl import train as training
-from sciscirl.rl.train import train_preset
+from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.sciscirl.tinker_stub import serve_models
@@ -53,7 +53,7 @@ def write(kind: tuple[str, str], stuck: tuple[str, ...]) -> list[str]:
     return ["?", *(render_answer(labels, contract, target, confidence=0.5) for labels in answers)]
 
 
-def build(toy_slice, toy_model, kind, run: Path, action: str = "stop", builder=LabelDatasetBuilder, **more):
+def build(toy_slice, toy_model, kind, run: Path, action: str = "stop", builder=RunDatasetBuilder, **more):
     contract, target = kind
     more |= {"target": target, "contract": contract, "reward": "strong", "batch_size": BATCH, "group_size": GROUP}
     more |= {"run": str(run), "collapse": action}
@@ -69,7 +69,7 @@ def train(builder, stuck_in: range, stuck: tuple[str, ...], n_steps: int = 13) -
     kind, store = (builder.task.contract, builder.task.target), TrainingRunStore(storage_from_uri(builder.run))
     for step in range(n_steps):
         texts = write(kind, stuck if step in stuck_in else ())
-        asyncio.run(roll_out(dataset.get_batch(step), store, step, texts, dataset.renderer.tokenizer))
+        asyncio.run(roll_out(dataset.get_batch(step), store, step, texts, dataset.batches.renderer.tokenizer))
     return n_steps
 
 
@@ -125,7 +125,7 @@ def test_a_resumed_run_is_judged_as_if_it_had_never_stopped(toy_slice, toy_model
 def test_the_builder_has_its_batches_watched_with_and_without_opponents(toy_slice, toy_model, tmp_path):
     plain, _ = asyncio.run(build(toy_slice, toy_model, KINDS[0], tmp_path)())
     assert (plain.watch.run, plain.watch.action, plain.watch.n_batches) == (str(tmp_path), "stop", 256 // BATCH)
-    met = build(toy_slice, toy_model, ("four_keys", "joint"), tmp_path, builder=AdversarialDatasetBuilder)
+    met = build(toy_slice, toy_model, ("four_keys", "joint"), tmp_path, adversarial=AdversarialRules())
     dataset, _ = asyncio.run(met())
     assert dataset.watch.target == "joint"
     told = []
@@ -141,7 +141,7 @@ def run_stuck(options, tokenizer, monkeypatch, judge) -> list[dict]:
     """Train a model of one label until that ends the run, with evaluations by another; return what was logged."""
     monkeypatch.setattr(training_watch, "CollapseConfig", lambda: SMALL)
     monkeypatch.setattr("sciscirl.rl.train.CollapseAlarm", partial(CollapseAlarm, SMALL))
-    monkeypatch.setattr("sciscirl.evaluation.evaluator.TinkerTokenCompleter", judge)
+    monkeypatch.setattr("sciscirl.evaluation.evaluator.TopPCompleter", judge)
 
     async def loop(config):
         store = TrainingRunStore(storage_from_uri(config.log_path))

@@ -9,20 +9,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscidata.errors import SciSciDataError
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluate import (
-    EvaluationConfig,
-    evaluate_model,
-    evaluate_predictions,
-    find_subject,
-    render_metrics,
-    save_evaluation,
-)
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator, TopPCompleter
 from sciscirl.lab.analysis.baselines import (
     BASELINES,
     evaluate_baselines,
@@ -33,13 +24,18 @@ from sciscirl.lab.analysis.baselines import (
     run_baseline,
 )
 from sciscirl.lab.analysis.compare import CompareConfig
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
+from sciscirl.lab.evaluation.results import render_metrics, save_evaluation
+from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.report.comparison import compare_files, render_comparison
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.runs.folder import open_store
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.experiment import HISTORICAL_MODEL
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView
+from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
@@ -157,7 +153,7 @@ def test_the_evaluators_temperature_reaches_the_sampler(test_papers, toy_rendere
         seen.append((self.temperature, self.max_tokens))
         return await Scripted(toy_renderer.tokenizer, ["no"])(model_input, stop)
 
-    monkeypatch.setattr(TinkerTokenCompleter, "__call__", record)
+    monkeypatch.setattr(TopPCompleter, "__call__", record)
     evaluator = LabelEvaluator(test_papers[:1], RULES, toy_renderer, max_tokens=70, temperature=0.25)
     asyncio.run(evaluator(None))
     assert seen == [(0.25, 70)]

@@ -18,7 +18,8 @@ from sciscidata.remote.retries import asked_wait_s, keep_trying
 from sciscidata.remote.urls import check_address, show_address
 from sciscidata.storage.disk_errors import errors_about
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import OUT_OPTION, check_unused, fit_rules, read_asked, save_evaluation
+from sciscirl.lab.evaluation.results import OUT_OPTION, check_unused, save_evaluation
+from sciscirl.lab.evaluation.subject import fit_rules, read_asked
 from sciscirl.metrics.predictions import make_prediction, prediction_schema
 from sciscirl.presets import describe_rules
 from sciscirl.runs.folder import locked_folder, read_rows
@@ -27,7 +28,8 @@ from sciscirl.task.papers import Paper
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluate import EvaluationConfig, Subject
+    from sciscirl.lab.evaluation.config import EvaluationConfig
+    from sciscirl.lab.evaluation.subject import Subject
 
 #: Answers by the hash of what was asked, a line each, in the folder of the evaluation.
 ANSWERS_FILE: Final = "answers.jsonl"

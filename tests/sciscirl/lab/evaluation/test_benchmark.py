@@ -16,8 +16,9 @@ import pytest
 import sciscidata as ssd
 from sciscirl.cli.commands import call_words
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
-from sciscirl.lab.models.chat_server import ANSWERS_FILE
+from sciscirl.lab.evaluation.chat_server import ANSWERS_FILE
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.metrics.predictions import read_predictions
 from tests.conftest import REPOSITORY
 from tests.docs.test_examples import blocks_of

@@ -11,28 +11,28 @@ import tinker
 from tinker_cookbook.supervised import train
 from tinker_cookbook.utils import ml_log
 
-from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.envs.env import LabelEnv, read_action
+from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import make_evaluator
+from sciscirl.lab.compose import make_evaluator, make_run_builder
 from sciscirl.lab.dry_run import MARKS, describe_server_sft, render_sft_plan, show_example
 from sciscirl.lab.hardware_options import PeftSftOptions
+from sciscirl.lab.sft.examples import build_example, gold_answer, list_settings, make_papers_builder, to_datum
 from sciscirl.lab.sft.peft_backend import collate, collate_labels
-from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
-from sciscirl.presets import PRESETS
-from sciscirl.runs import prices
-from sciscirl.runs.chat_format import make_renderer
-from sciscirl.sft.examples import build_example, gold_answer, list_settings, make_papers_builder, to_datum
-from sciscirl.sft.tinker_backend import (
+from sciscirl.lab.sft.tinker_backend import (
     GoldDatasetBuilder,
     NumberedEvaluator,
     make_config,
     measured_labels,
     train_on_tinker,
 )
+from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
+from sciscirl.presets import PRESETS
+from sciscirl.runs import prices
 from sciscirl.task.contracts import CONTRACTS, parse_answer
-from sciscirl.task.papers import Gold, Paper, PaperView, list_labels, read_split
+from sciscirl.task.papers import Gold, Paper, PaperView, list_labels
 from sciscirl.task.prompts import STYLES
+from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import RENDERER, Scripted, gold_of, say
 
@@ -191,7 +191,7 @@ def test_a_confidence_that_no_contract_allows_is_refused(paper, confidence):
 def test_papers_come_in_the_order_of_reinforcement_learning_epoch_after_epoch(options):
     examples = gold_of(PeftSftOptions(**options, n_epochs=2, batch_size=5, interleave=True, seed=3))
     rl = TrainOptions(**options, preset="exp4", n_epochs=2, batch_size=5, interleave=True, seed=3)
-    papers = make_dataset_builder(resolve_run(rl)).train_papers()
+    papers = make_run_builder(resolve_run(rl)).train_papers()
     assert [example.openalex_id for example in examples] == [paper.openalex_id for paper in papers][:45]
     assert len(examples) == 45  # 48, less what fills no batch
 

@@ -10,7 +10,8 @@ import torch
 
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.local_server.tiny_model import TINY_RENDERER
 from sciscirl.metrics.predictions import read_predictions
 

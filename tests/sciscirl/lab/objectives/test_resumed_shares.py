@@ -13,10 +13,10 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscirl.envs.class_share_penalty import ShareTracker
-from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.lab.compose import train_preset
+from sciscirl.lab.objectives.batch_term import ShareTracker
+from sciscirl.lab.objectives.dataset import RunDatasetBuilder
 from sciscirl.options import TrainOptions
-from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import begin_run
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES
@@ -38,17 +38,17 @@ def step(dataset, store: TrainingRunStore, batch: int, kind: tuple[str, str]) ->
     """Roll a batch out and write it down, as the cookbook's loop does."""
     builders = dataset.get_batch(batch)
     texts = iter([answer(*kind, number + 3 * batch) for number in range(2 * len(builders))])
-    policy = Scripted(dataset.renderer.tokenizer, texts)
+    policy = Scripted(dataset.batches.renderer.tokenizer, texts)
     groups = [asyncio.run(do_group_rollout(builder, policy)) for builder in builders]
     tags = [builder.logging_tags() for builder in builders]
     records = serialize_rollout_summaries(split="train", iteration=batch, trajectory_groups_P=groups, taglist_P=tags)
     store.write_rollouts(batch, records)
 
 
-def builder_of(toy_slice, toy_model, kind, **options) -> LabelDatasetBuilder:
+def builder_of(toy_slice, toy_model, kind, **options) -> RunDatasetBuilder:
     contract, target = kind
     options |= {"target": target, "contract": contract, "reward": "balanced_shares", "batch_size": 4}
-    return make_builder(toy_slice, toy_model, n_epochs=2, has_test=False, **options)
+    return make_builder(toy_slice, toy_model, RunDatasetBuilder, n_epochs=2, has_test=False, **options)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
@@ -56,7 +56,7 @@ def builder_of(toy_slice, toy_model, kind, **options) -> LabelDatasetBuilder:
 def test_a_resumed_run_reads_answers_of_earlier_steps_back_and_no_others(
     toy_slice, toy_model, tmp_path, kind, window, monkeypatch
 ):
-    monkeypatch.setattr("sciscirl.envs.dataset.ShareTracker", partial(ShareTracker, window=window))
+    monkeypatch.setattr("sciscirl.lab.objectives.dataset.ShareTracker", partial(ShareTracker, window=window))
     builder = builder_of(toy_slice, toy_model, kind)
     dataset, _ = asyncio.run(builder())
     store = TrainingRunStore(storage_from_uri(str(tmp_path)))

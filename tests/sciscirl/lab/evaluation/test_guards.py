@@ -12,17 +12,20 @@ import pytest
 
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, evaluate_predictions, find_subject, measure
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
+from sciscirl.lab.compose import train_preset
 from sciscirl.lab.dry_run import describe_server_training
+from sciscirl.lab.evaluation.config import EvaluationConfig
+from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
+from sciscirl.lab.evaluation.results import measure
+from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe
-from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import begin_run
-from sciscirl.task.papers import read_split
+from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.papers import write_slice
 from tests.sciscirl.tinker_stub import KEY, serve_models
