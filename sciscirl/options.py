@@ -195,7 +195,6 @@ class RunOptions(TaskOptions, Order, Adapter, Judging, PaperChoice):
         resume: continue this run where it stopped.
         dry_run: show what it takes, some prompts and the settings, and train nothing.
         max_steps: stop after this many steps; None: after the last epoch.
-        n_epochs: how often each paper is shown, each time in another order.
         eval_every: steps between evaluations; one more follows the last step.
         save_every: steps between checkpoints.
         interleave: spread the classes evenly over the batches; None: as the preset does.
@@ -211,14 +210,13 @@ class RunOptions(TaskOptions, Order, Adapter, Judging, PaperChoice):
     resume: bool = False
     dry_run: bool = False
     max_steps: PositiveInt | None = None
-    n_epochs: PositiveInt | None = None
     eval_every: PositiveInt = 50
     save_every: PositiveInt = 50
     wandb_project: str | None = None
     wandb_name: str | None = None
 
 
-@partial_of_preset()
+@partial_of_preset(max_steps=250)
 class TrainOptions(RunOptions, Sampling, Loss, TrainingServerOptions):
     """Options of reinforcement learning.
 
@@ -242,7 +240,6 @@ class TrainOptions(RunOptions, Sampling, Loss, TrainingServerOptions):
     """
 
     of_adapter: ClassVar[tuple[str, ...]] = ()  # options that a run from other weights keeps, on your own hardware
-    max_steps: PositiveInt = 250
     collapse: CollapseAction = "warn"
     max_steps_off_policy: Annotated[int, Meta(ge=0)] | None = None
     num_minibatches: PositiveInt | None = None
@@ -265,7 +262,7 @@ class GoldOptions(Adam):
     loss_on: LossOn = "answer"
 
 
-@partial_of_preset(preset="exp4", learning_rate=1e-4)
+@partial_of_preset(preset="exp4", n_epochs=3, learning_rate=1e-4)
 class SftOptions(RunOptions, GoldOptions):
     """Options of every supervised run.
 
@@ -276,7 +273,6 @@ class SftOptions(RunOptions, GoldOptions):
     """
 
     backend: ClassVar[str]
-    n_epochs: PositiveInt = 3
 
 
 @partial_of_preset()
@@ -366,6 +362,10 @@ class Run(Generic[_Options]):
     preset: Preset
     folder: Path
     begun_from: Mapping[str, Any] | None = None
+
+    def count_steps(self, n_batches: int) -> int:
+        """Return on how many of so many batches the run trains."""
+        return min(n_batches, self.options.max_steps or n_batches)
 
 
 def resolve_run(options: _Options) -> Run[_Options]:

@@ -160,10 +160,10 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         order: which papers come in which step.
         choice: which papers. Its ``eval_split`` is by which papers the run is judged; ``held_out``: training papers
             that it does not train on. None: dev if the release has one, else held_out. ``n_train`` and ``n_test`` take
-            a stratified head of the papers (``take_head``).
+            a stratified head of the papers (``take_head``). A batch may straddle two epochs.
         group_size: answers to a paper in training.
         eval_group_size: answers to a held-out paper.
-        n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two epochs.
+        n_steps: without ``choice.n_epochs``, papers are shown as often as so many steps need; None: once.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator.
 
     On the command line of a loop of your own, the parts are written with dots: ``dataset_builder.task.style=plain
@@ -178,7 +178,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     choice: PaperChoice = chz.field(default=PaperChoice(), munger=lambda own, choice: _settle(choice, own.release))
     group_size: int = 2
     eval_group_size: int = 1
-    n_epochs: int = 1
+    n_steps: int | None = None
     has_test: bool = True
 
     def rules(self) -> TaskRules:
@@ -209,6 +209,14 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     def eval_split(self) -> EvalSplit:
         """By which papers the run is judged."""
         return self.choice.eval_split or choose_eval_split(self.release)
+
+    @property
+    def n_epochs(self) -> int:
+        """How often every training paper is shown, each time in another order."""
+        if self.choice.n_epochs is not None:
+            return self.choice.n_epochs
+        n_shown = (self.n_steps or 0) * self.order.batch_size
+        return max(-(-n_shown // max(len(self.read("train")), 1)), 1)
 
     def n_held_out(self) -> int:
         """Return how many training papers are kept out to judge the run (ReleaseError)."""
@@ -251,7 +259,6 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             ReleaseError: the release is missing or was altered.
             SciSciRLError: it has too few papers for one batch.
         """
-        check_value("n_epochs", self.n_epochs, PositiveInt, SciSciRLError)
         papers = self.read("train")
         order = self.order
         if len(papers) < order.batch_size:

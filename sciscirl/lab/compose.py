@@ -112,19 +112,14 @@ def make_run_builder(run: Run[TrainOptions]) -> RunDatasetBuilder:
     """Return the builder of the training batches."""
     options, preset = run.options, run.preset
     is_published = preset.name in PUBLISHED and preset.rules.target == "disruption"
-    builder = RunDatasetBuilder(
+    return RunDatasetBuilder(
         **name_fields(run, "test" if is_published else "held_out"),
         group_size=preset.sampling.group_size,
         eval_group_size=preset.judging.eval_group_size,
-        n_epochs=options.n_epochs or 1,
+        n_steps=options.max_steps,
         n_spares=preset.sampling.dynamic_sampling,
         adversarial=preset.adversarial,
     )
-    if options.n_epochs is not None:
-        return builder
-    n_papers = len(builder.read("train"))
-    n_epochs = -(-options.max_steps * preset.order.batch_size // max(n_papers, 1))
-    return chz.replace(builder, n_epochs=max(n_epochs, 1))
 
 
 def name_fields(run: Run[RunOptions], without_dev: EvalSplit = "held_out") -> dict[str, Any]:

@@ -100,7 +100,7 @@ def render_plan(
     check_fit(papers, rules, renderer)
     plan_run(run.folder, Path(options.release), settings, resume=options.resume)
     n_test = len(evaluator.papers) * preset.judging.eval_group_size
-    n_steps = min(options.max_steps, len(papers) // batch_size)
+    n_steps = run.count_steps(len(papers) // batch_size)
     shown = papers.first(n_steps * batch_size)
     n_counted = min(len(shown), _N_PROMPTS_COUNTED)
     sample = [shown[place * len(shown) // n_counted] for place in range(n_counted)]

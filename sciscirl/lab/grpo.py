@@ -91,7 +91,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
         settings, release = list_own_settings(run, builder), Path(options.release)
         batches, _ = asyncio.run(builder())
-        n_steps = min(options.max_steps, len(batches))
+        n_steps = run.count_steps(len(batches))
         how: dict[str, Any] = {"resume": options.resume, "begun_from": begun_from, "n_steps": n_steps}
         step = begin_run(folder, release, settings, find=recover_checkpoint, **how)
         if step is None:

@@ -64,9 +64,8 @@ async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
     parts.builder.eval_papers()  # an altered release fails before a server is asked
     check_server(preset.model, options.base_url)
     evaluator = parts.judge(None)
-    config = chz.replace(config, evaluator_builders=[lambda: evaluator])
-    batches, _ = await config.dataset_builder()
-    evaluator.end_step = min(options.max_steps, len(batches))
+    batches, _ = await parts.builder()
+    evaluator.end_step = run.count_steps(len(batches))
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
         start = run.begun_from or {}
@@ -82,7 +81,7 @@ async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
         )
         if step is None:
             return folder
-        config = chz.replace(config, dataset_builder=parts.begin(step))
+        config = chz.replace(config, dataset_builder=parts.begin(step), evaluator_builders=[lambda: evaluator])
         evaluator.alarm = make_alarm(run)
         stopped: CollapseError | None = None
         async with guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name):

@@ -268,11 +268,16 @@ class PaperChoice(ListedPapers):
             disruption with a published preset then takes test, as its notes did.
         n_train: use so many training papers, each class in its share; None: all.
         n_test: judge by so many papers, each class in its share; None: all.
+        n_epochs: how often each training paper is shown, each time in another order.
     """
 
     eval_split: EvalSplit | None = None
     n_train: PositiveInt | None = None
     n_test: PositiveInt | None = None
+    n_epochs: PositiveInt | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)
 
 
 def choose_eval_split(release_folder: str | Path, without_dev: EvalSplit = "held_out") -> EvalSplit:

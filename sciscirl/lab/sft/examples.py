@@ -177,7 +177,7 @@ def to_datum(example: Example) -> tinker.Datum:
 
 def make_papers_builder(run: Run[SftOptions]) -> LabelDatasetBuilder:
     """Return the builder that orders the papers as reinforcement learning with the same seed does."""
-    return LabelDatasetBuilder(**name_fields(run), n_epochs=run.options.n_epochs)
+    return LabelDatasetBuilder(**name_fields(run))
 
 
 def make_examples(builder: LabelDatasetBuilder, options: SftOptions) -> GoldExamples:
