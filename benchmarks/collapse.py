@@ -23,9 +23,9 @@ from sciscirl.envs.dataset import order_papers
 from sciscirl.lab.analysis.baselines import run_baseline
 from sciscirl.metrics.collapse import measure_spread
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import make_prediction
 from sciscirl.presets import PRESETS
 from sciscirl.task.papers import Paper
+from sciscirl.task.predictions import make_prediction
 from sciscirl.task.release import read_split
 from sciscirl.task.rewards import score_answer
 

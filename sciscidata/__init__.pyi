@@ -11,6 +11,7 @@ from .disruption.config import CDConfig as CDConfig
 from .disruption.index import compute_cd_index as compute_cd_index
 from .disruption.label_confidence import compute_label_confidence as compute_label_confidence
 from .disruption.label_confidence import find_label_ceiling as find_label_ceiling
+from .eligibility import EligibilityConfig as EligibilityConfig
 from .engines.engine import engine as engine
 from .errors import SciSciDataError as SciSciDataError
 from .label_thresholds import LabelThresholds as LabelThresholds
@@ -28,7 +29,6 @@ from .pipeline import export_labelled as export_labelled
 from .pipeline import write_background as write_background
 from .release.release import read_release as read_release
 from .release.verify import verify as verify
-from .sampling.filter import EligibilityConfig as EligibilityConfig
 from .sampling.split import SplitConfig as SplitConfig
 from .sampling.split import draw_split as draw_split
 from .sources.example.source import ExampleConfig as ExampleConfig

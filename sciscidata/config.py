@@ -10,6 +10,7 @@ from typing import Final
 import platformdirs
 
 from sciscidata.disruption.index import CDConfig
+from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
@@ -18,11 +19,10 @@ from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import Configuration
 from sciscidata.own_label import OwnLabel
 from sciscidata.remote.object_store import refuse_url
-from sciscidata.sampling.filter import EligibilityConfig
+from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import WORKS, Corpus
-from sciscidata.scoring import Measures
-from sciscidata.sources.opened import SourceRequest
+from sciscidata.sources.kinds import Measures
 from sciscidata.sources.registry import SourceConfig, find_source
 
 
@@ -83,7 +83,7 @@ class BuildConfig(Configuration):
     def _check(self) -> None:
         source = find_source(self.source)
         if self.split is _SPLIT:
-            object.__setattr__(self, "split", source.split)
+            object.__setattr__(self, "split", SplitConfig(**source.sizes))
         balanced_columns(self.split, self.label)
         if self.label is not None and source.sample:
             raise ConfigError(
@@ -125,6 +125,11 @@ class BuildConfig(Configuration):
         return Measures(cd=self.cd, novelty=self.novelty, background=self.background, cache_dir=self.cache_dir)
 
     @property
+    def demand(self) -> Demand:
+        """Which works may be drawn, and how many of each class."""
+        return Demand(self.thresholds, self.eligibility, self.split, self.cd.window_years, self.label)
+
+    @property
     def has_published_scores(self) -> bool:
         """Whether the scores are the source's own, and not computed here."""
         return find_source(self.source).own_scores(self.source) is not None
@@ -149,12 +154,6 @@ class BuildConfig(Configuration):
             )
         if self.background is not None:
             raise ConfigError(f"BuildConfig.background is given, but {reason}. {remedy}, or give no background.")
-
-
-def source_request(config: BuildConfig) -> SourceRequest:
-    """Return the part of a configuration that its source reads."""
-    shared = {option.name for option in fields(SourceRequest)} & {option.name for option in fields(config)}
-    return SourceRequest(**{name: getattr(config, name) for name in shared})
 
 
 def _sentence(words: str) -> str:

@@ -6,15 +6,17 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from sciscidata.config import BuildConfig, default_cache_dir, refuse_unread_of_published, refuse_windows, source_request
+from sciscidata.config import BuildConfig, default_cache_dir, refuse_unread_of_published, refuse_windows
 from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.diagnostics.labels import diagnose_labels
 from sciscidata.disruption.label_confidence import compute_label_confidence
+from sciscidata.eligibility import remark_on_names
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import (
     ConfigError,
@@ -29,20 +31,17 @@ from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
 from sciscidata.own_label import vocabularies
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
-from sciscidata.records.ids import with_original_ids
 from sciscidata.release.export import write_labelled
 from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.remote.object_store import refuse_url
-from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
-from sciscidata.sampling.filter import remark_on_names
-from sciscidata.sampling.late_texts import draw_before_text
+from sciscidata.sampling.demand import Demand
+from sciscidata.sampling.draw import Drawn, draw
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
-from sciscidata.sampling.split import balanced_columns, needed_columns
 from sciscidata.schemas import CD_SCORES, Corpus
-from sciscidata.scoring import Scored, label_works, score
+from sciscidata.scoring import Computed, label_works, score
+from sciscidata.sources.kinds import Ask, Citations, Scored, Scores, Texts
 from sciscidata.sources.lazy_batches import put_beside
-from sciscidata.sources.opened import OpenedSource, SourceRequest
-from sciscidata.sources.registry import SourceConfig, find_source, open_source
+from sciscidata.sources.registry import SourceConfig, find_source, open_citations, open_source
 from sciscidata.storage import refuse_unwritable
 from sciscidata.terminal.progress import begin_step, name_steps
 
@@ -86,21 +85,12 @@ def build(config: BuildConfig) -> Release:
     refuse_unwritable(config.out)
     background = describe_background(config.background, config.novelty)
     with _open_in_steps(config, "filter and draw", "write the release") as source:
-        scored = score(source, config.measures, config.thresholds)
+        demand = config.demand
+        scored = score(source, demand, config.measures)
         begin_step("filter and draw")
-        labelled, label = label_works(source, scored.scores, config.thresholds, config.label)
-        config = replace(config, label=label)
-        try:
-            drawn = _draw(source, scored, labelled, config)
-        except NotEnoughWorksError as error:
-            is_text_only = "undefined_score" in source.left_out  # no more works can come from anywhere
-            wanted = config.split
-            if error.fits is None or not is_text_only or not wanted.stated_sizes.items() <= error.fits.sizes.items():
-                raise
-            config = replace(config, split=error.fits)
-            logger.warning(_SMALLER, *(" + ".join(f"{n:,}" for n in s.sizes.values()) for s in (wanted, error.fits)))
-            drawn = _draw(source, scored, labelled, config)
-        facts = _describe(source, scored, drawn, config, background)
+        labelled, label = label_works(scored, config.thresholds, config.label)
+        drawn = _draw_or_shrink(labelled, replace(demand, label=label), config)
+        facts = _describe(labelled, drawn, config, background)
         begin_step("write the release")
         return write_release(
             drawn.drawn,
@@ -108,13 +98,13 @@ def build(config: BuildConfig) -> Release:
             config.out,
             manifest=facts,
             overwrite=config.overwrite,
-            scores_file=config.scores_file and "undefined_score" not in source.left_out,
-            extra=lambda folder: _plot_pictures(source, scored, drawn, config, facts, folder),
+            scores_file=config.scores_file and labelled.facts.has_index,
+            extra=partial(_plot_pictures, labelled, drawn, facts),
         )
 
 
 @contextmanager
-def _open_in_steps(config: BuildConfig, *later: str) -> Generator[OpenedSource]:
+def _open_in_steps(config: BuildConfig, *later: str) -> Generator[Citations | Scores | Ask]:
     """Open the source of a run. Name its steps in the log: those until all works have scores, and ``later`` ones."""
     if find_source(config.source).sample:
         steps = ["sample and score works"]
@@ -125,31 +115,35 @@ def _open_in_steps(config: BuildConfig, *later: str) -> Generator[OpenedSource]:
         steps = ["read works", "build the citation graph", "score disruption", *novelty]
     with name_steps(*steps, *later):
         begin_step(steps[0])
-        with open_source(config.source, source_request(config)) as source:
+        with open_source(config.source, config.cache_dir, config.api, is_scored=config.label is None) as source:
             yield source
 
 
-def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: BuildConfig) -> Drawn:
-    """Filter and draw. Where there are too many texts to read, draw by structure first."""
-    eligibility = source.eligibility or config.eligibility
-    if not source.is_sample:
-        vocabulary = source.works if source.vocabulary is None else source.vocabulary
-        for remark in remark_on_names(vocabulary, eligibility):
+def _draw_or_shrink(labelled: Scored, demand: Demand, config: BuildConfig) -> Drawn:
+    """Draw. Of too few texts without scores draw fewer: no more works can come from anywhere."""
+    try:
+        return _draw(labelled, demand, config)
+    except NotEnoughWorksError as error:
+        wanted, fits = demand.split, error.fits
+        if fits is None or labelled.facts.has_index or not wanted.stated_sizes.items() <= fits.sizes.items():
+            raise
+    logger.warning(_SMALLER, *(" + ".join(f"{n:,}" for n in split.sizes.values()) for split in (wanted, fits)))
+    return _draw(labelled, replace(demand, split=fits), config)
+
+
+def _draw(labelled: Scored, demand: Demand, config: BuildConfig) -> Drawn:
+    """Draw, with label confidence where a filter reads it, and say what was meant, or went wrong."""
+    eligibility, label, kind = demand.eligibility, demand.label, find_source(config.source)
+    if not kind.sample:
+        for remark in remark_on_names(labelled.facts.vocabulary, eligibility):
             logger.warning("%s", remark)
     if eligibility.min_label_confidence:
-        sure = _find_confidence(source, scored, labelled, config)
-        labelled = put_beside(labelled, sure.select("work_id", "label_confidence").collect())
-    facts = (config.cd.window_years, _data_date(source), config.label, source.left_out, source.text_options)
-    rules = DrawRules(eligibility, config.split, *facts)
+        sure = _find_confidence(labelled, demand, config).select("work_id", "label_confidence").collect()
+        labelled = replace(labelled, rows=put_beside(labelled.rows, sure))
     try:
-        if source.read_works is None:
-            result = draw_after_text(source.works, labelled, source.citations, rules)
-        else:
-            result = draw_before_text(labelled, source.read_works, rules, names=source.names)
-            drawn = source.works.filter(pl.col("work_id").is_in(result.drawn["work_id"].implode()))
-            result = result._replace(works=with_original_ids(result.works, drawn))
+        drawn = draw(labelled, demand, kind.text_options)
     except NotEnoughWorksError:
-        log_warnings(_diagnose(source, scored, config))  # which often say why
+        log_warnings(_diagnose(labelled, config))  # which often say why
         raise
     except pl.exceptions.PolarsError as error:
         if not eligibility.where:
@@ -158,73 +152,72 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
         raise ConfigError(
             f"EligibilityConfig.where ({names}) cannot be computed: {str(error).splitlines()[0]}. Mend the expression."
         ) from error
-    works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
+    works, eligible = (f"{drawn.counts['filters'][name]:,}" for name in ("works", "eligible"))
     logger.info("%s of %s works are eligible", eligible, works)
-    if config.label is not None:
-        n_without = result.counts["filters"]["eligible"] - sum(result.counts["eligible"][config.label.name].values())
+    if label is not None:
+        n_without = drawn.counts["filters"]["eligible"] - sum(drawn.counts["eligible"][label.name].values())
         if n_without:
-            logger.info("%s of the eligible works have no %s and are not drawn", f"{n_without:,}", config.label.name)
-    return result
+            logger.info("%s of the eligible works have no %s and are not drawn", f"{n_without:,}", label.name)
+    return drawn
 
 
-def _find_confidence(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: BuildConfig) -> pl.LazyFrame:
+def _find_confidence(labelled: Scored, demand: Demand, config: BuildConfig) -> pl.LazyFrame:
     """Find how sure the labels of all works are: of disruption, or of novelty where that alone is balanced."""
-    if balanced_columns(config.split, config.label) != ("novelty_label",):
-        return compute_label_confidence(labelled.select(*CD_SCORES, *config.thresholds.cell_columns), config.thresholds)
-    assert scored.graph is not None  # the configuration refuses scores without one
+    if demand.balanced != ("novelty_label",):
+        rows = labelled.rows.select(*CD_SCORES, *config.thresholds.cell_columns)
+        return compute_label_confidence(rows, config.thresholds)
+    assert isinstance(labelled, Computed)  # the configuration refuses scores of others
     assert config.novelty is not None
-    works = source.for_graph[0]
+    works, graph = labelled.source.works, labelled.graph
     table = None if config.background is None else read_background(config.background).for_venues_of(works)
-    venues = venue_numbers(scored.graph, works)
-    return score_novelty_confidence(scored.graph, venues, config.novelty, config.thresholds, background=table).lazy()
+    venues = venue_numbers(graph, works)
+    return score_novelty_confidence(graph, venues, config.novelty, config.thresholds, background=table).lazy()
 
 
-def _data_date(source: OpenedSource) -> str | None:
-    dated = source.provenance.get("data_date")
-    return dated if isinstance(dated, str) else None
-
-
-def _diagnose(source: OpenedSource, scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
+def _diagnose(scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
     """Check the works, and their citations where the source has them."""
-    facts: dict[str, Any] = {"window_years": config.cd.window_years, "data_date": _data_date(source)}
-    if scored.graph is not None:
-        works, citations, _ = source.for_graph
-        return diagnose_graph(scored.graph, works, citations, last_year=last_year, **facts)
-    return [] if source.checked is None else diagnose_works(source.checked, last_year=last_year, **facts)
+    facts, lacks = scored.facts, scored.facts.lacks
+    dated: dict[str, Any] = {"window_years": config.cd.window_years, "data_date": facts.data_date}
+    dated |= {"last_year": last_year}
+    if isinstance(scored, Computed):
+        return diagnose_graph(scored.graph, scored.source.works, scored.source.citations, **dated)
+    if "publication_year" in lacks:
+        return []
+    known = scored.rows.drop({"n_references", "n_citers"} & lacks.keys())
+    return diagnose_works(known if isinstance(scored.texts, Texts) else scored.texts, **dated)
 
 
-def _describe(
-    source: OpenedSource, scored: Scored, drawn: Drawn, config: BuildConfig, background: dict[str, Any] | None
-) -> dict[str, Any]:
+def _describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: dict[str, Any] | None) -> dict[str, Any]:
     """State in JSON types what was read, decided and counted, and warn of what was probably not meant."""
+    kind, demand = find_source(config.source), drawn.demand
     novelty = describe_novelty(
-        None if source.has_labels else config.novelty,
+        None if kind.brings_labels else config.novelty,
         config.thresholds,
         background,
         drawn.scored,
         works=drawn.counts["filters"]["works"],
         published=config.has_published_scores,
-        concentrations=scored.concentrations,
+        concentrations=labelled.concentrations if isinstance(labelled, Computed) else None,
     )
     for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
         logger.warning("%s", remark)
-    checks, ceiling = _diagnose(source, scored, config, last_year=drawn.counts["last_year"]), None
+    checks, ceiling = _diagnose(labelled, config, last_year=drawn.counts["last_year"]), None
     # Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no
     # prior, and the ceiling of labels by rank is not known.
-    is_chosen = source.is_sample or config.eligibility.min_label_confidence or config.thresholds.cells
-    if not is_chosen and "disruption_label" in needed_columns(config.split, config.label):
-        tested = drawn.drawn.filter(split="test") if config.split.n_test else drawn.drawn
+    is_chosen = kind.sample or config.eligibility.min_label_confidence or config.thresholds.cells
+    if not is_chosen and "disruption_label" in demand.needed:
+        tested = drawn.drawn.filter(split="test") if demand.split.n_test else drawn.drawn
         counts = drawn.counts["eligible"]["disruption_label"]
         ceiling, sure = diagnose_labels(drawn.eligible, counts, count_labels(tested), config.thresholds)
         checks += sure
     log_warnings(checks)
     return {
-        "source": source.provenance,
+        "source": labelled.facts.provenance,
         "cd": config.cd.stated(),
         "thresholds": asdict(config.thresholds),
         "eligibility": config.eligibility.stated(),
-        "split": asdict(config.split),
-        **({} if config.label is None else {"label": config.label.stated()}),
+        "split": asdict(demand.split),
+        **({} if demand.label is None else {"label": demand.label.stated()}),
         "atypicality": novelty,
         "counts": drawn.counts,
         "diagnostics": [check.stated() for check in checks],
@@ -232,21 +225,20 @@ def _describe(
     }
 
 
-def _plot_pictures(
-    source: OpenedSource, scored: Scored, drawn: Drawn, config: BuildConfig, facts: dict[str, Any], folder: Path
-) -> None:
+def _plot_pictures(labelled: Scored, drawn: Drawn, facts: dict[str, Any], folder: Path) -> None:
     """Draw the pictures of a release, those of published scores and of novelty only where works have them."""
-    thresholds, data, eligible = config.thresholds, source.provenance, drawn.counts["eligible"]
-    if (label := config.label) is not None:
+    thresholds, eligible = drawn.demand.thresholds, drawn.counts["eligible"]
+    data, published = labelled.facts.provenance, labelled.facts.published
+    if (label := drawn.demand.label) is not None:
         found = count_labels(drawn.drawn, label.name, label.classes)
         plot_label(label, eligible[label.name], found, data=data, path=folder / "label.png")
-    if source.published is not None and scored.computed is not None and "cd_index" in source.published.collect_schema():
-        published, found = source.published.select("work_id", "cd_index"), data["comparison"]
+    if isinstance(labelled, Computed) and "cd_index" in published.collect_schema():
+        scores, found = published.select("work_id", "cd_index"), data["comparison"]
         plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison
         with suppress(EmptyInputError):  # no work has both scores
-            plot_comparison(published, scored.computed, found, plain, data=data, path=folder / "comparison.png")
+            plot_comparison(scores, labelled.to_compare, found, plain, data=data, path=folder / "comparison.png")
     drawn_counts = {name: count_labels(drawn.drawn, name) for name in VOCABULARIES}
-    if "undefined_score" not in source.left_out:
+    if labelled.facts.has_index:
         plot_disruption(
             drawn.eligible.select("cd_index"),
             thresholds,
@@ -316,11 +308,11 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
     refuse_unwritable(config.out)
     describe_background(config.background, config.novelty)  # refused before any work is read
     with _open_in_steps(config, "write labelled works") as source:
-        scored = score(source, config.measures, config.thresholds, engine)
+        scored = score(source, config.demand, config.measures, engine)
         begin_step("write labelled works")
-        labelled, label = label_works(source, scored.scores, config.thresholds, config.label)
-        labelled = labelled.filter(pl.any_horizontal(pl.col(*vocabularies(label)).is_not_null()))
-        return write_labelled(source.works, labelled, config.out, source=source.provenance, label=label)
+        labelled, label = label_works(scored, config.thresholds, config.label)
+        rows = labelled.rows.filter(pl.any_horizontal(pl.col(*vocabularies(label)).is_not_null()))
+        return write_labelled(labelled.works, rows, config.out, source=labelled.facts.provenance, label=label)
 
 
 def write_background(
@@ -380,8 +372,7 @@ def write_background(
     check_replaceable(path, overwrite=overwrite)
     refuse_unwritable(path)
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
-    with open_source(source, SourceRequest(cache_dir=cache_dir, only_corpus=True)) as opened:
-        works, citations, _ = opened.for_graph
+    with open_citations(source, cache_dir) as (works, citations, _):
         places: dict[str, Any] = {"cache_dir": cache_dir, "overwrite": overwrite}
         write_null_model(works, citations, path, config, **places, engine=engine)
         return read_background(path)

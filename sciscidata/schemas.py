@@ -153,6 +153,12 @@ SCORES = pl.Schema(
     }
 )
 
+NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
+#: Every release has the first two splits; ``dev`` is there on request.
+SPLITS: Final = ("train", "test", "dev")
+#: The files by which a release and an export are known.
+MANIFEST, LINES = "manifest.json", "labelled.jsonl"
+
 #: What is said where each of two frames has the columns of the other.
 SWAPPED: Final = "works and citations are swapped: give works first, then citations."
 

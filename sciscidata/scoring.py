@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 
 from sciscidata.disruption.compare import compare_scores, compare_z
-from sciscidata.disruption.index import CDConfig, cache_cd_index, score_graph
+from sciscidata.disruption.index import cache_cd_index, score_graph
+from sciscidata.eligibility import add_references
 from sciscidata.engines.engine import Engine
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import LabelThresholds, compute_labels, find_conventionality_cut
@@ -21,10 +22,11 @@ from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.own_label import OwnLabel, compute_own_labels, with_classes
+from sciscidata.sampling.demand import Demand
 from sciscidata.schemas import CD_SCORES
+from sciscidata.sources.kinds import Ask, Citations, Measures, Scored, Scores, Texts
 from sciscidata.sources.label_files import find_label_files, read_label_files
 from sciscidata.sources.lazy_batches import put_beside
-from sciscidata.sources.opened import OpenedSource
 from sciscidata.sources.record_files import state_files
 from sciscidata.storage.parquet import read_parquet
 from sciscidata.storage.paths import list_visible
@@ -33,52 +35,51 @@ from sciscidata.terminal.progress import begin_step
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measures:
-    """How works are scored, as in ``BuildConfig``."""
+@dataclass(frozen=True)
+class Computed(Scored):
+    """Scores that were computed from citations.
 
-    cd: CDConfig
-    novelty: NoveltyConfig | None
-    background: Path | None
-    cache_dir: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scored:
-    """Scores of all works of a source: CD_SCORES and ATYPICALITY, for a draw before texts also ``structure``.
-
-    ``graph`` is None where they came with the source. ``concentrations`` are filled when ``scores`` are collected.
-    ``computed`` has ``cd_index`` of all works where the source has published scores too.
+    ``concentrations`` are filled when ``rows`` are collected. ``to_compare`` has ``cd_index`` of all works where the
+    source has published scores too.
     """
 
-    scores: pl.LazyFrame
-    graph: CitationGraph | None = None
-    concentrations: dict[int, float] = field(default_factory=dict[int, float])
-    computed: pl.DataFrame | None = None
+    source: Citations
+    graph: CitationGraph
+    concentrations: dict[int, float]
+    to_compare: pl.DataFrame
 
 
-def score(
-    source: OpenedSource, measures: Measures, thresholds: LabelThresholds, engine: Engine | None = None
-) -> Scored:
-    """Take the scores of a source, or score its works by their citations, and compare published ones by label.
+def score(source: Citations | Scores | Ask, demand: Demand, measures: Measures, engine: Engine | None = None) -> Scored:
+    """Take the scores of a source, ask for them, or score its works by their citations.
 
     ``engine`` scores by tasks in the cache folder. Then ``concentrations`` stay empty.
     """
-    if source.scores is not None:
-        return Scored(scores=source.scores)
-    works, citations, provenance = source.for_graph
+    if isinstance(source, Citations):
+        return _score_citations(source, demand, measures, engine)
+    if isinstance(source, Ask):
+        return source.until(demand, measures)
+    demand.leave_out(source.facts)
+    rows = source.rows(measures.novelty, demand.thresholds)
+    return Scored(demand.take_structure(rows, source.texts), source.facts, source.texts)
+
+
+def _score_citations(source: Citations, demand: Demand, measures: Measures, engine: Engine | None) -> Computed:
+    """Score works by their citations, and compare published scores by label."""
+    works, citations, facts, texts = source
     begin_step("build the citation graph")
     graph, concentrations = build_graph(works, citations, cache_dir=measures.cache_dir), dict[int, float]()
-    if source.structure is None:
+    of_graph = (source, graph, concentrations)
+    if texts is None:
         begin_step("score disruption")
         scores = _add_novelty(score_graph(graph, measures.cd), graph, works, measures, concentrations)
-        return Scored(scores=scores.lazy(), graph=graph, concentrations=concentrations)
-    scores, computed = score_structure(graph, works, measures, concentrations, engine), None
-    if source.published is not None:
-        provenance["comparison"] = _compare(source.published, scores, thresholds)
-        computed = scores.select("work_id", "cd_index")
-    beside = _beside_scores(source.structure, scores, measures.novelty)
-    return Scored(scores=beside, graph=graph, concentrations=concentrations, computed=computed)
+        return Computed(add_references(scores, citations), facts, works, *of_graph, scores.clear())
+    scores = score_structure(graph, works, measures, concentrations, engine)
+    to_compare = scores.clear()
+    if len(facts.published.collect_schema()) > 1:  # than the ids
+        facts.provenance["comparison"] = _compare(facts.published, scores, demand.thresholds)
+        to_compare = scores.select("work_id", "cd_index")
+    rows = _beside_scores(demand.take_structure(works, texts), scores, measures.novelty)
+    return Computed(rows, facts, texts, *of_graph, to_compare)
 
 
 def score_structure(
@@ -163,31 +164,33 @@ def _log_agreement(name: str, agreement: Mapping[str, Any]) -> None:
     logger.info("published against computed %s: %s", name, facts)
 
 
-def label_works(
-    source: OpenedSource, scores: pl.LazyFrame, thresholds: LabelThresholds, own: OwnLabel | None
-) -> tuple[pl.LazyFrame, OwnLabel | None]:
+def label_works(scored: Scored, thresholds: LabelThresholds, own: OwnLabel | None) -> tuple[Scored, OwnLabel | None]:
     """Label all works by their scores, and by the own label, if there is one; return it with its classes."""
-    labelled = _label_by_scores(source, scores, thresholds)
+    labelled = _label_by_scores(scored, thresholds)
     if own is None:
-        return labelled, None
-    columns = [*source.works.collect_schema(), *labelled.collect_schema()]
-    where = find_label_files(own, source.label_files, columns)
+        return replace(scored, rows=labelled), None
+    facts, works = scored.facts, scored.works
+    columns = [*works.collect_schema(), *labelled.collect_schema()]
+    where = find_label_files(own, facts.label_files, columns)
     if where.files:
         found = read_label_files(own, where)
-        source.provenance["label_files"] = state_files(where.files)
+        facts.provenance["label_files"] = state_files(where.files)
     else:
-        found = compute_own_labels(source.works, labelled, own)
+        found = compute_own_labels(works, labelled, own)
     logger.info("%s: %s works have a class", own.name, f"{found.height:,}")
-    return labelled.join(found.lazy(), on="work_id", how="left"), with_classes(own, found)
+    return replace(scored, rows=labelled.join(found.lazy(), on="work_id", how="left")), with_classes(own, found)
 
 
-def _label_by_scores(source: OpenedSource, scores: pl.LazyFrame, thresholds: LabelThresholds) -> pl.LazyFrame:
-    """Label all works. If they may not fit into memory, find the cut of Uzzi's rule first."""
-    if source.has_labels:
-        return scores
-    if thresholds.cells and source.read_works is None:
-        scores = scores.join(source.works.select("work_id", *thresholds.cell_columns), on="work_id", how="left")
-    if source.read_works is None or thresholds.novelty_rule != "uzzi":
-        return compute_labels(scores, thresholds)
-    cut = find_conventionality_cut(scores, thresholds)
-    return compute_labels(scores, thresholds, cut=0.0 if cut is None else cut)  # without a z no work is compared
+def _label_by_scores(scored: Scored, thresholds: LabelThresholds) -> pl.LazyFrame:
+    """Label all works that have no labels. If they may not fit into memory, find the cut of Uzzi's rule first."""
+    rows = scored.rows
+    if "disruption_label" in rows.collect_schema():
+        return rows
+    if not isinstance(scored.texts, Texts):
+        if thresholds.cells:
+            rows = rows.join(scored.texts.select("work_id", *thresholds.cell_columns), on="work_id", how="left")
+        return compute_labels(rows, thresholds)
+    if thresholds.novelty_rule != "uzzi":
+        return compute_labels(rows, thresholds)
+    cut = find_conventionality_cut(rows, thresholds)
+    return compute_labels(rows, thresholds, cut=0.0 if cut is None else cut)  # without a z no work is compared

@@ -36,8 +36,7 @@ from sciscidata.records.ids import original_ids_beside
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import CD_SWEEP, Corpus
-from sciscidata.sources.opened import SourceRequest
-from sciscidata.sources.registry import SourceConfig, find_source, open_source
+from sciscidata.sources.registry import SourceConfig, find_source, open_citations
 from sciscidata.storage import refuse_unwritable
 from sciscidata.storage.lock import own_work
 from sciscidata.storage.year_parts import by_work_id
@@ -100,9 +99,8 @@ def ingest(
     if kind.ingest is not None:
         corpus = kind.ingest(source, out, texts=texts, overwrite=overwrite, engine=engine)
     else:
-        request = SourceRequest(cache_dir=Path(cache_dir), only_corpus=True)
-        with open_source(source, request) as opened, progress_bar("write corpus", unit="rows") as advance:
-            corpus = write_corpus(opened.for_graph, out, texts=texts, overwrite=overwrite, advance=advance)
+        with open_citations(source, Path(cache_dir)) as opened, progress_bar("write corpus", unit="rows") as advance:
+            corpus = write_corpus(opened, out, texts=texts, overwrite=overwrite, advance=advance)
     log_warnings(diagnose_works(corpus.works, window_years=None))
     warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")
     return corpus

@@ -97,6 +97,16 @@ def test_imports_run_down_the_layers_only():
     assert not upward
 
 
+def test_a_source_knows_neither_the_draw_nor_the_release_and_a_picture_no_source():
+    above = ("sampling", "release", "scoring", "config", "pipeline", "stages")
+    for name, others in arrows().items():
+        units = {unit_of(other) for other in others}
+        if unit_of(name) == "sciscidata.sources":
+            assert not units & {f"sciscidata.{unit}" for unit in above}, name
+        if unit_of(name) in ("sciscidata.plots", "sciscidata.release"):
+            assert "sciscidata.sources" not in units, name
+
+
 def test_no_imports_form_a_cycle():
     try:
         TopologicalSorter(arrows()).prepare()

@@ -8,13 +8,13 @@ from typing import Final
 import polars as pl
 
 from sciscidata.cli.summary import shown
-from sciscidata.config import BuildConfig, source_request
+from sciscidata.config import BuildConfig
+from sciscidata.eligibility import chosen_names, remark_on_names
 from sciscidata.sampling.balance import class_quotas, quota_cells
-from sciscidata.sampling.filter import chosen_names, remark_on_names
 from sciscidata.sampling.split import balanced_columns
+from sciscidata.sources.kinds import Ask, ToAsk, ToRead
 from sciscidata.sources.openalex.estimate import published_shares
-from sciscidata.sources.opened import ToAsk, ToRead
-from sciscidata.sources.registry import find_source
+from sciscidata.sources.registry import find_source, open_source
 from sciscidata.terminal.messages import counted
 
 #: Measured on two cores (benchmarks/README.md): compressed bytes parsed, and citations through graph and both measures.
@@ -26,10 +26,14 @@ _ELSEWHERE: Final = "as in a corpus of 1.97 million works"
 
 def describe_plan(config: BuildConfig) -> list[str]:
     """Describe a build without running it. The API gets two calls, for a count and a sample of a hundred works."""
-    reading = find_source(config.source).measure(config.source, source_request(config))
-    if isinstance(reading, ToAsk):
-        lines = _describe_asking(reading, config.api.rate, sum(config.split.sizes.values()))
+    kind = find_source(config.source)
+    if kind.sample:
+        with open_source(config.source, config.cache_dir, config.api) as source:
+            assert isinstance(source, Ask)
+            asking = source.estimate(config.demand, config.measures)
+        lines = _describe_asking(asking, config.api.rate, sum(config.split.sizes.values()))
     else:
+        reading = kind.measure(config.source)
         n_chosen, remarks = _count_chosen(config, reading.columns)
         classes = _describe_classes(config, reading if n_chosen is None else reading._replace(works=n_chosen))
         lines = [f"would read: {reading.name}", *remarks, *classes, f"time: {_describe_time(reading)}"]

@@ -167,7 +167,7 @@ def resolve(settings: Settings, given: Settings | None = None) -> BuildConfig:
     split = by_section.get("split", {})
     if "label" in parts and "balance" not in split and _ROWS[source].has_own_labels_only(parts["source"]):
         split = {"balance": "label"} | split
-    parts["split"] = dataclasses.replace(_ROWS[source].split, **split)
+    parts["split"] = SECTIONS["split"](**{**_ROWS[source].sizes, **split})
     if source == "openalex":
         parts["api"] = _make("api", by_section.get("api", {}))
     if not with_novelty:

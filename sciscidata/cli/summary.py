@@ -20,6 +20,7 @@ from rich.text import Text
 from sciscidata.cli.settings import list_settings
 from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
+from sciscidata.eligibility import list_removed
 from sciscidata.graph.graph import CitationGraph, read_graph
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.options.parser import translate
@@ -35,7 +36,6 @@ from sciscidata.release.manifest import (
 )
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
-from sciscidata.sampling.filter import list_removed
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.storage import real_path, storage_error
 from sciscidata.terminal.messages import discard, printable

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
+from sciscidata.eligibility import list_removed
 from sciscidata.own_label import OwnLabel, example_schema, stated_label, vocabularies
 from sciscidata.release.manifest import (
     CARD,
@@ -29,7 +30,6 @@ from sciscidata.release.manifest import (
     list_splits,
     read_settings,
 )
-from sciscidata.sampling.filter import list_removed
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.schemas import SCORES
 from sciscidata.terminal.messages import printable

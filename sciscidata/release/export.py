@@ -23,10 +23,9 @@ from sciscidata.errors import (
 from sciscidata.options.checks import check_threads
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
 from sciscidata.records.ids import ORIGINAL_ID, released_id
-from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.release.release import check_target, plain_numbers
 from sciscidata.release.write_json_lines import render_lines
-from sciscidata.schemas import EXAMPLE, WORKS, require_columns
+from sciscidata.schemas import EXAMPLE, LINES, NOVELTY_COLUMNS, WORKS, require_columns
 from sciscidata.storage import (
     BLANK_SEAL,
     atomic_folder,
@@ -98,7 +97,6 @@ def check_labelled(labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None
     return require_columns(frame, needed, **names, columns=[name for name in NOVELTY_COLUMNS if name in there])
 
 
-LINES: Final = "labelled.jsonl"
 REPORT: Final = "labelled.json"
 _REPORTED: Final = {"rows": int, "classes": dict, "bytes": int, "sha256": str, "source": dict}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 import re
 from collections.abc import Generator, Mapping
@@ -14,18 +13,18 @@ from typing import Any, Final
 
 import polars as pl
 
+from sciscidata.eligibility import FILTERS, stated_where
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.label_thresholds import LabelThresholds, count_labels
 from sciscidata.options.did_you_mean import find_close
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
-from sciscidata.sampling.filter import FILTERS, stated_where
-from sciscidata.sampling.split import SPLITS, SplitConfig
+from sciscidata.sampling.split import SplitConfig
+from sciscidata.schemas import MANIFEST, NOVELTY_COLUMNS, SPLITS
 from sciscidata.storage import hash_file
-from sciscidata.storage.small_files import read_json
+from sciscidata.storage.small_files import read_json, render_json
 
 #: Grows when a reader of older releases would misread a newer one.
 FORMAT_VERSION: Final = 1
-MANIFEST: Final = "manifest.json"
 #: What every release holds; ``list_data_files`` names the files of a development split too.
 DATA_FILES: Final = ("train.jsonl", "train.parquet", "test.jsonl", "test.parquet")
 #: What the scores follow from, in every release but those made without it, and before it was known.
@@ -38,7 +37,6 @@ DOCUMENTS: Final = (CARD, CROISSANT, CITATION)
 _OF_HUBS: Final = re.compile(r"\.gitattributes|\.git(?:/.*)?|\.cache/huggingface/.*", re.DOTALL)
 #: What ``build`` adds to them, each where there is something to draw.
 PICTURES: Final = ("comparison.png", "disruption.png", "label.png", "novelty.png", "novelty_by_year.png")
-NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
 
 _SELF_HASH: Final = "manifest_sha256"
 _PACKAGES: Final = ("sciscidata", "polars", "pyarrow", "numpy", "numba", "matplotlib")
@@ -116,13 +114,8 @@ def check_stated(manifest: Mapping[str, Any]) -> None:
 
 
 def render_manifest(manifest: Mapping[str, Any]) -> bytes:
-    r"""Write a manifest as JSON: UTF-8, sorted keys, two spaces; a ConfigError if it is not JSON."""
-    try:
-        return f"{json.dumps(manifest, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)}\n".encode()
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"the manifest cannot be written as JSON: {error}. Give JSON types only, undefined as None."
-        ) from error
+    """Write a manifest as JSON: UTF-8, sorted keys, two spaces; a ConfigError if it is not JSON."""
+    return render_json(manifest, "manifest")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

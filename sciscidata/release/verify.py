@@ -28,6 +28,7 @@ from sciscidata.label_thresholds import (
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
 from sciscidata.own_label import OwnLabel, example_schema, stated_label, vocabularies
+from sciscidata.records.duplicates import normalise_title
 from sciscidata.records.ids import number_ids
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
@@ -49,7 +50,6 @@ from sciscidata.release.recompute import Recomputed, check_rows, check_scores, l
 from sciscidata.release.release import Release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.balance import class_quotas, quota_cells
-from sciscidata.sampling.duplicates import normalise_title
 from sciscidata.sampling.split import BOTH, SplitConfig, balanced_columns, divide_pool, group_of_keys, split_keys
 from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder

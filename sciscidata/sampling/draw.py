@@ -1,4 +1,4 @@
-"""Filter all works, then draw: the plain order of a build. ``late_texts`` draws in another order."""
+"""The draw: filter all works, then draw. ``late_texts`` filters where there are too many texts to read."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from sciscidata.eligibility import EligibilityConfig, join_candidates, list_filters, mark_removals
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
-from sciscidata.own_label import OwnLabel, vocabularies
-from sciscidata.sampling.filter import EligibilityConfig, join_candidates, list_filters, mark_removals
+from sciscidata.records.ids import with_original_ids
+from sciscidata.sampling.demand import Demand
+from sciscidata.sampling.late_texts import Judged, judge_late
 from sciscidata.sampling.manifest_entries import count_works
-from sciscidata.sampling.split import SplitConfig, draw_split
+from sciscidata.sampling.split import draw_split
+from sciscidata.sources.kinds import Scored, Texts
 
 _CHECK: Final = "Check that the source has what they ask for: references, years."
-
-
-class DrawRules(NamedTuple):
-    """Which works may be drawn, and how many. ``without``: filters that are off; ``texts``: options that name texts."""
-
-    eligibility: EligibilityConfig
-    split: SplitConfig
-    window_years: int | None
-    data_date: str | None = None
-    label: OwnLabel | None = None
-    without: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
 
 
 class Drawn(NamedTuple):
@@ -40,66 +31,83 @@ class Drawn(NamedTuple):
     eligible: pl.LazyFrame
     scored: pl.LazyFrame
     counts: dict[str, Any]
+    demand: Demand
 
 
-def draw_after_text(
-    works: pl.LazyFrame,
-    labelled: pl.LazyFrame,
-    citations: pl.LazyFrame,
-    rules: DrawRules,
-) -> Drawn:
-    """Draw from a source whose texts may all be read; ``labelled`` is what ``compute_labels`` returns."""
-    eligibility, split, window_years, data_date, label, _, texts = rules
-    candidates = join_candidates(works, labelled, citations, eligibility)
-    marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
+def draw(labelled: Scored, demand: Demand, text_options: tuple[str, ...] = ()) -> Drawn:
+    """Draw what is wanted of labelled works. An error names ``text_options``, by which the source gets texts.
+
+    Works that pass every filter are taken in the order of their split keys. Where texts are read late, the text of no
+    more works is read than that takes, and the result is the same: see ``late_texts``.
+    """
+    if isinstance(labelled.texts, Texts):
+        judged = judge_late(labelled, labelled.texts, demand)
+        works = with_original_ids(judged.works, labelled.works.filter(_is_one_of(judged.works)))
+    else:
+        works = labelled.texts
+        judged = _judge_all(labelled.rows, works, demand, labelled.facts.data_date)
+    date = labelled.facts.data_date
+    names = list_filters(demand.eligibility)
+    counts = count_works(judged.counted, judged.last_year, names, label=demand.label, data_date=date)
+    drawn = _draw_or_explain(judged, demand, counts["filters"], text_options)
+    return Drawn(drawn, works, judged.eligible, judged.scored, {**counts, **judged.text_counts}, demand)
+
+
+def _is_one_of(works: pl.LazyFrame) -> pl.Expr:
+    return pl.col("work_id").is_in(works.select("work_id").collect()["work_id"].implode())
+
+
+def _judge_all(rows: pl.LazyFrame, works: pl.LazyFrame, demand: Demand, data_date: str | None) -> Judged:
+    """Apply every filter to every work."""
+    eligibility = demand.eligibility
+    candidates = join_candidates(works, rows, eligibility)
+    window = demand.window_years
+    marked = mark_removals(candidates, eligibility, window_years=window, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
-    if split.cell_columns:
+    if demand.split.cell_columns:
         fields = works.select("work_id", "primary_field").collect(engine="streaming")
         eligible = eligible.join(fields, on="work_id", how="left")
-    counted = marked.group_by("removed_by", "publication_year", *vocabularies(label)).len()
-    names = list_filters(eligibility)
-    counts = count_works(counted, eligibility.last_year, names, label=label, data_date=data_date)
-    drawn = draw_or_explain(eligible, split, counts["filters"], eligibility, label=label, texts=texts)
-    scored = marked.filter(pl.col("z_p10").is_not_null())
-    return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)
+    counted = marked.group_by("removed_by", "publication_year", *demand.vocabularies).len()
+    scored = marked.filter(pl.col("z_p10").is_not_null()).lazy()
+    return Judged(eligible, works, eligible.lazy(), scored, counted, eligibility.last_year)
 
 
-def draw_or_explain(
-    eligible: pl.DataFrame,
-    split: SplitConfig,
-    filters: Mapping[str, int],
-    eligibility: EligibilityConfig,
-    *,
-    n_unread: int = 0,
-    label: OwnLabel | None = None,
-    texts: tuple[str, ...] = (),
+def _draw_or_explain(
+    judged: Judged, demand: Demand, filters: Mapping[str, int], text_options: tuple[str, ...]
 ) -> pl.DataFrame:
     """Draw, or explain what became of the works: a smaller draw does not help a source without texts."""
     if not filters["works"]:
         raise EmptyInputError(
             "the source holds no work, or none whose id can be read. Check its files: ids look like W2051723858."
         )
+    eligibility = demand.eligibility
     rows = list_filters(eligibility)
     by_filter = ", ".join(f"{name} {filters[name]:,}" for name in rows if filters.get(name))
     removed = f"The filters removed: {by_filter}."
     if not filters["eligible"]:
-        off = [f"EligibilityConfig.require_{text}=False" for text in ("title", "abstract") if filters.get(f"no_{text}")]
-        named = f"Name its texts ({', '.join(texts)}), or draw" if texts else "Draw"
-        remedy = f"{named} without them: {', '.join(off)}." if off else _CHECK
-        default, chosen = EligibilityConfig(), dict[str, int]()
-        for name, row in rows.items():
-            differ = [option for option in row.options if getattr(eligibility, option) != getattr(default, option)]
-            differ += [f"where[{name!r}]"] if name in eligibility.where else []
-            chosen |= dict.fromkeys(differ, filters.get(name, 0))
-        most = max(chosen.values(), default=0)
-        if most > max(filters.get("no_title", 0), filters.get("no_abstract", 0)):
-            named = " or ".join(f"EligibilityConfig.{option}" for option, n in chosen.items() if n == most)
-            remedy = f"Of the options that were set, {named} removed most. Change it."
+        remedy = _find_remedy(eligibility, filters, text_options)
         raise NotEnoughWorksError(f"no work of {filters['works']:,} may be drawn. {removed} {remedy}")
     try:
-        return draw_split(eligible, split, label=label)
+        return draw_split(judged.pool, demand.split, label=demand.label)
     except NotEnoughWorksError as error:
         lines = [str(error), f"Of {filters['works']:,} works: {removed}" if by_filter else "No filter removed a work."]
-        if n_unread:
+        if n_unread := judged.n_unread:
             lines.append(f"{n_unread:,} of the eligible works were not read: their text may rule them out too.")
         raise NotEnoughWorksError("\n".join(lines), error.fits) from error
+
+
+def _find_remedy(eligibility: EligibilityConfig, filters: Mapping[str, int], text_options: tuple[str, ...]) -> str:
+    """Say which filter to change where no work may be drawn."""
+    off = [f"EligibilityConfig.require_{text}=False" for text in ("title", "abstract") if filters.get(f"no_{text}")]
+    named = f"Name its texts ({', '.join(text_options)}), or draw" if text_options else "Draw"
+    remedy = f"{named} without them: {', '.join(off)}." if off else _CHECK
+    default, chosen = EligibilityConfig(), dict[str, int]()
+    for name, row in list_filters(eligibility).items():
+        differ = [option for option in row.options if getattr(eligibility, option) != getattr(default, option)]
+        differ += [f"where[{name!r}]"] if name in eligibility.where else []
+        chosen |= dict.fromkeys(differ, filters.get(name, 0))
+    most = max(chosen.values(), default=0)
+    if most > max(filters.get("no_title", 0), filters.get("no_abstract", 0)):
+        named = " or ".join(f"EligibilityConfig.{option}" for option, n in chosen.items() if n == most)
+        remedy = f"Of the options that were set, {named} removed most. Change it."
+    return remedy

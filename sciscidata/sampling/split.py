@@ -26,11 +26,9 @@ from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
 from sciscidata.options.checks import Configuration, checked_config
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies, with_classes
 from sciscidata.sampling.balance import BALANCED, Balance, class_quotas, quota_cells, share_quotas
-from sciscidata.schemas import WORKS, require_columns
+from sciscidata.schemas import SPLITS, WORKS, require_columns
 from sciscidata.terminal.messages import counted
 
-#: Every release has the first two; ``dev`` is there on request.
-SPLITS: Final = ("train", "test", "dev")
 #: What stands for train and test where quotas are of both together.
 BOTH: Final = "train and test"
 _KEYS: Final = 1 << 64

@@ -1,4 +1,4 @@
-"""Where works and citations come from: every source opens to an ``OpenedSource`` of works, citations and provenance.
+"""Where works come from. A source is one of three: Citations, Scores, or somebody to Ask.
 
-A new source is a module or folder here, and a row of ``registry.py``. Read first: ``opened.py``, then ``records.py``.
+A new source is a module or folder here, and a row of ``registry.py``. Read first: ``kinds.py``, then ``records.py``.
 """

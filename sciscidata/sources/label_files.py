@@ -13,8 +13,8 @@ from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdErr
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.own_label import OwnLabel, check_classes
 from sciscidata.records.ids import MISSING, number_ids, without_missing
+from sciscidata.sources.kinds import NO_FILES, LabelFiles
 from sciscidata.sources.labelled import name_texts
-from sciscidata.sources.opened import NO_FILES, LabelFiles
 from sciscidata.sources.record_files import printable_name
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home

@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -36,17 +36,13 @@ from sciscidata.label_thresholds import (
     compute_disruption_labels,
     compute_novelty_labels,
 )
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.options.checks import Configuration
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.dois import CHANGED_DOIS, describe_changed, read_dois
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, number_ids, plain_ids, refuse_shared_numbers, without_missing
-from sciscidata.release.export import LINES
-from sciscidata.release.manifest import MANIFEST, NOVELTY_COLUMNS
-from sciscidata.sampling.filter import FILTERS, EligibilityConfig
-from sciscidata.sampling.late_texts import STRUCTURE
-from sciscidata.sampling.split import SPLITS
-from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS, Corpus
-from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, ToRead, open_large
+from sciscidata.schemas import ATYPICALITY, EXAMPLE, LINES, MANIFEST, NOVELTY_COLUMNS, SPLITS, WORKS
+from sciscidata.sources.kinds import STRUCTURE, Facts, LabelFiles, Opening, Scores, ToRead, read_late
 from sciscidata.sources.record_files import find_files, printable_name, state_files
 from sciscidata.sources.tables.columns import complete_works, read_flags
 from sciscidata.sources.tables.files import TableFile
@@ -69,6 +65,7 @@ _OF_FILTERS: Final = {
     **{name: STRUCTURE[name] for name in ("n_references", "n_citers")},
 }
 _COLUMNS: Final = pl.Schema({**EXAMPLE, **_OF_FILTERS})
+_FIELDS: Final = ("primary_field", "source_id", "source_name")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -196,34 +193,11 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
     return rows, {name: n for name, n in counts.items() if n}
 
 
-def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tuple[EligibilityConfig, list[str]]:
-    """Switch off default filters whose columns the files lack, and name them; one that was asked for is an error."""
-    default, off = EligibilityConfig(), dict[str, Any]()
-    # Texts come after counts, and the window after texts, in the manifests that there are.
-    lacking = [(name, row) for name, row in FILTERS.items() if row.reads and not columns & {*row.reads}]
-    in_order = sorted(
-        (row for _, row in lacking),
-        key=lambda row: ("publication_year" in row.reads, bool({"title", "abstract"} & {*row.reads})),
-    )
-    for name, reads in ((option, row.reads) for row in in_order for option in row.options):
-        set_to, at_default = getattr(config, name), getattr(default, name)
-        nothing = None if at_default is None else type(at_default)()  # False, 0 or (): the filter is off
-        if set_to == nothing:
-            continue
-        if set_to != at_default:
-            raise ConfigError(
-                f"EligibilityConfig.{name} is {set_to!r}, and the labelled files have no column "
-                f"{' or '.join(map(repr, reads))} to filter by. Add the column, or leave the option out."
-            )
-        off[name] = nothing
-    return replace(config, **off), [*off, *(name for name, row in lacking if not row.options)]
-
-
-def make_structure(rows: pl.LazyFrame, more: Sequence[str] = ()) -> pl.LazyFrame:
-    """Return STRUCTURE and ``more`` columns of labelled rows: z is unknown, and so are the counts that files lack."""
+def make_structure(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Return STRUCTURE, field and venue of labelled rows: z is unknown, and so are the counts that files lack."""
     absent = [pl.lit(None, dtype).alias(name) for name, dtype in ATYPICALITY.items() if name not in EXAMPLE]
     known = rows.with_columns(column for column in absent if column.meta.output_name() != "work_id")
-    return known.with_columns(pl.col("is_retracted").fill_null(value=False)).select(*STRUCTURE, *more)
+    return known.with_columns(pl.col("is_retracted").fill_null(value=False)).select(*STRUCTURE, *_FIELDS)
 
 
 def find_texts(names: Collection[str], config: LabelledConfig) -> dict[str, str]:
@@ -376,53 +350,40 @@ def _check_vocabularies(rows: pl.LazyFrame) -> None:
             )
 
 
-def open_labelled(config: LabelledConfig, request: SourceRequest) -> OpenedSource:
-    """Take scores and labels from the files; they are drawn before their texts are read."""
-    if request.only_corpus:
-        raise ConfigError(
-            "labelled files hold no citations, so they are no corpus. Use them with build, or name another source."
-        )
+def open_labelled(config: LabelledConfig, opening: Opening) -> Scores:
+    """Take scores and labels from the files."""
     files = find_labelled_files(config.inputs)
     with progress_bar("read labelled works", sum(file.stat().st_size for file in files), unit="bytes") as advance:
-        is_scored = request.label is None
-        rows, columns, report = read_labelled_files(config, request.cache_dir, advance, is_scored=is_scored)
-    eligibility, left_out = leave_out_filters(request.eligibility, columns)
-    has_cd_index = "cd_index" in columns
-    if not has_cd_index and not request.split.balance.startswith(("label", "none")):
-        raise ConfigError(
-            f"SplitConfig.balance is {request.split.balance!r}, and the labelled files have no cd_index, so no work "
-            "has such a label. Set SplitConfig.balance='label'."
-        )
-    if left_out:  # texts with a label are not expected to have them
-        level = logging.WARNING if has_cd_index else logging.INFO
-        logger.log(level, "labelled files lack the columns for %s: not applied", ", ".join(left_out))
+        rows, columns, report = read_labelled_files(config, opening.cache_dir, advance, is_scored=opening.is_scored)
     if n_repeated := report.get("repeated_texts"):
         texts = counted(n_repeated, "repeated text")
         logger.warning("labelled files: %s; only the first of equal texts is read", texts)
-    if request.novelty is None:
-        rows = rows.with_columns(pl.lit(None, EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS)
-    judged, contradicting = judge_labels(rows, config.labels, request.thresholds)
-    if contradicting:
-        found = ", ".join(f"{n:,} {name}" for name, n in contradicting.items())
-        logger.warning("labels that contradict their scores, taken as they are: %s", found)
-    structure = make_structure(judged, request.read_early)
+    provenance = {"kind": "labelled", "labels": config.labels, "contradicting": {}, **report, "filters_left_out": []}
+
+    def judged(novelty: NoveltyConfig | None, thresholds: LabelThresholds) -> pl.LazyFrame:
+        absent = NOVELTY_COLUMNS if novelty is None else ()
+        of_files = rows.with_columns(pl.lit(None, EXAMPLE[name]).alias(name) for name in absent)
+        taken, provenance["contradicting"] = judge_labels(of_files, config.labels, thresholds)
+        if contradicting := provenance["contradicting"]:
+            found = ", ".join(f"{n:,} {name}" for name, n in contradicting.items())
+            logger.warning("labels that contradict their scores, taken as they are: %s", found)
+        return make_structure(taken)
+
     named = rows.with_columns(pl.col("openalex_id").alias(ORIGINAL_ID), pl.col("concepts").fill_null([]))
-    made_by = {"kind": "labelled", "labels": config.labels, "contradicting": contradicting}
-    provenance = {**made_by, **report, "filters_left_out": left_out}
-    return open_large(
-        Corpus(complete_works(named), pl.LazyFrame(schema=CITATIONS), provenance),
-        (),
-        eligibility=eligibility,
-        left_out=tuple(left_out),
-        scores=structure,
-        has_labels=True,
-        checked=structure.drop({"n_references", "n_citers"} - columns) if "publication_year" in columns else None,
-        label_files=LabelFiles(files, IDS, partial(find_texts, config=config)),
-        text_options=("LabelledConfig.text",),
+    works = complete_works(named)
+    label_files = LabelFiles(files, IDS, partial(find_texts, config=config))
+    lacks = dict.fromkeys([name for name in _COLUMNS if name not in columns], "")
+    return Scores(judged, Facts(provenance, works, label_files, lacks), read_late(works))
+
+
+def refuse_citations(_: LabelledConfig) -> LabelledConfig:
+    """Raise a ConfigError where citations are needed."""
+    raise ConfigError(
+        "labelled files hold no citations, so they are no corpus. Use them with build, or name another source."
     )
 
 
-def measure_labelled(config: LabelledConfig, _: SourceRequest) -> ToRead:
+def measure_labelled(config: LabelledConfig) -> ToRead:
     """Say how large the files are."""
     files = find_labelled_files(config.inputs)
     n_bytes = sum(file.stat().st_size for file in files)

@@ -22,8 +22,8 @@ from sciscidata.options.checks import Configuration, require_config
 from sciscidata.records.dois import CHANGED_DOIS, describe_changed
 from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, Batch, citations_of, works_of
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
+from sciscidata.sources.kinds import REFERENCES_PER_WORK, Citations, Facts, Opening, ToRead
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.opened import REFERENCES_PER_WORK, OpenedSource, SourceRequest, ToRead
 from sciscidata.sources.parsed_once import is_made, make_once, read_batches
 from sciscidata.sources.record_files import (
     ReadSoFar,
@@ -344,15 +344,15 @@ def _write_sorted(rows: DiskSort, path: Path, schema: pl.Schema, n_rows: int) ->
         writer.write_table(_to_arrow(held))
 
 
-def open_records(config: RecordsConfig, request: SourceRequest) -> OpenedSource:
+def open_records(config: RecordsConfig, opening: Opening) -> Citations:
     """Parse the files into the cache, once."""
     n_bytes = sum(file.stat().st_size for file in _find(config))
     with progress_bar("read records", n_bytes, unit="bytes") as advance:
-        works, citations, provenance = pull_records(config, request.cache_dir, advance)
-    return OpenedSource(works=works, citations=citations, provenance=provenance)
+        works, citations, provenance = pull_records(config, opening.cache_dir, advance)
+    return Citations(works, citations, Facts(provenance, works))
 
 
-def measure_records(config: RecordsConfig, _: SourceRequest) -> ToRead:
+def measure_records(config: RecordsConfig) -> ToRead:
     """Estimate the works from the size of the files."""
     files = _find(config)
     n_bytes = sum(file.stat().st_size for file in files)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from sciscidata.errors import ConfigError
 
 #: What is wrong with a text in another encoding, by the name of it.
 OTHER_ENCODING: Final = "{0} text, needs UTF-8: iconv -f {0} -t UTF-8"
@@ -45,6 +48,16 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
     else:
         return value
     raise ValueError(problem)
+
+
+def render_json(content: Mapping[str, Any], what: str) -> bytes:
+    """Write an object as JSON: UTF-8, sorted keys, two spaces; a ConfigError names ``what`` is not JSON."""
+    try:
+        return f"{json.dumps(content, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)}\n".encode()
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"the {what} cannot be written as JSON: {error}. Give JSON types only, undefined as None."
+        ) from error
 
 
 def name_encoding(beginning: bytes) -> str:

@@ -21,7 +21,6 @@ from sciscidata.records.ids import openalex_number
 from sciscidata.release.release import Release, read_release
 from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.task.pairs import pair_papers
 from sciscirl.task.papers import (
     PAIRS,
     SCORES,
@@ -344,6 +343,8 @@ def read_part(
         listed = read_ids(Path(ids), release_folder)
         papers = [paper for paper in papers if paper.openalex_id in listed]
     if isinstance(target, PairTarget):
+        from sciscirl.task.pairs import pair_papers  # which no other task needs
+
         papers = pair_papers(papers, f"{part} in {release_folder}")
     if n_papers is not None and n_papers > len(papers):
         _warn_once(f"{n_papers:,} papers of {part} are asked for, and it has {len(papers):,}: all are taken.")

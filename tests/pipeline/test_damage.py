@@ -82,13 +82,13 @@ def background_rows(path: str) -> list[Any]:
 def pulled(home: str, base_url: str) -> list[Any]:
     """Pull a few works into a store of answers; of a server without a port, from what the store holds already."""
     from sciscidata.disruption.index import CDConfig
+    from sciscidata.eligibility import EligibilityConfig
     from sciscidata.label_thresholds import LabelThresholds
     from sciscidata.novelty.config import NoveltyConfig
     from sciscidata.openalex_api.client import OpenAlexClient
     from sciscidata.openalex_api.config import ApiConfig
     from sciscidata.openalex_api.store import ResponseStore
-    from sciscidata.sampling.filter import EligibilityConfig
-    from sciscidata.sampling.open_quotas import Demand
+    from sciscidata.sampling.demand import Demand
     from sciscidata.sampling.split import SplitConfig
     from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
     from sciscidata.sources.openalex.source import pull_openalex

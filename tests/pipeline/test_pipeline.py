@@ -19,6 +19,7 @@ from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import compute_cd_index
+from sciscidata.eligibility import add_references
 from sciscidata.errors import (
     BackgroundError,
     ConfigError,
@@ -42,11 +43,11 @@ from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.balance import BALANCED
-from sciscidata.sampling.draw import DrawRules, draw_after_text
-from sciscidata.sampling.filter import EligibilityConfig
+from sciscidata.sampling.draw import draw
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
 from sciscidata.sources.example.source import WORKS_FILE, ExampleConfig
+from sciscidata.sources.kinds import Facts, Scored
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
@@ -54,6 +55,7 @@ from sciscidata.stages import ingest
 from tests.conftest import REPOSITORY, example_lines
 from tests.program import run
 from tests.real_graphs import read_reference
+from tests.sampling.drawing import demand_of
 
 #: SHA-256 of the default slice, `build_slice.py --source synthetic`. A change here is an entry under Data in the
 #: CHANGELOG.
@@ -334,7 +336,8 @@ def test_a_chain_of_repeated_papers_is_one_paper_for_a_corpus_too(tmp_path):
         join_atypicality(compute_cd_index(works.lazy(), world.citations), works.lazy(), world.citations, None),
         LabelThresholds(),
     )
-    early = draw_after_text(works.lazy(), scores, world.citations, DrawRules(EligibilityConfig(), split, 5))
+    rows = add_references(scores, world.citations)
+    early = draw(Scored(rows, Facts({}, works.lazy()), works.lazy()), demand_of(split))
     assert drawn == set(early.drawn["work_id"])
     assert drawn & set(chained) <= {chained[0], chained[31]}
     assert late.manifest["counts"]["filters"]["duplicate"] > 20

@@ -426,7 +426,7 @@ def test_backgrounds_and_scores_are_not_written_under_the_name_of_another_format
 
 
 def test_structure_counts_what_the_filters_ask_for(world, tmp_path):
-    from sciscidata.sampling.filter import count_references
+    from sciscidata.eligibility import count_references
 
     works, citations, _ = scan_corpus(world)
     measures = Measures(cd=CDConfig(), novelty=NoveltyConfig(), background=None, cache_dir=tmp_path)

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.cli.run_settings import read_old_manifest
+from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import (
     ConfigError,
     InputNotFoundError,
@@ -37,7 +38,6 @@ from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, PICTURES, SCORES_
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import kind_of, verify, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.storage import atomic_folder

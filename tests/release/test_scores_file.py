@@ -14,6 +14,7 @@ from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import compute_cd_index
+from sciscidata.eligibility import count_references
 from sciscidata.errors import InputNotFoundError, VerificationError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.atypicality import add_scores, compute_atypicality
@@ -23,7 +24,6 @@ from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, SCORES_FILE
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import _check_labels, verify
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.filter import count_references
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import SCORES, WORKS
 from sciscidata.sources.labelled import LabelledConfig

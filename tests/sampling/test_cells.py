@@ -29,10 +29,10 @@ from sciscidata.errors import ConfigError, NotEnoughWorksError, VerificationErro
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.release.release import write_release
 from sciscidata.release.verify import verify_release
-from sciscidata.sampling.draw import DrawRules
-from sciscidata.sampling.late_texts import STRUCTURE, draw_before_text
 from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import WORKS, Corpus
+from sciscidata.sources.kinds import STRUCTURE
+from tests.sampling.drawing import demand_of, draw_late
 from tests.sampling.test_split import key_of
 
 WITHIN = "disruption_within_field_year"
@@ -141,12 +141,12 @@ def test_with_late_texts_cells_stay_balanced_where_texts_rule_works_out(
     absent = {name: dtype for name, dtype in WORKS.items() if name not in works.columns}
     works = works.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in absent.items()).select(*WORKS)
     split = SplitConfig(n_train=300, n_test=91, n_dev=n_dev, balance=WITHIN)
-    rules = DrawRules(EligibilityConfig(last_year=2024), split, 5)
+    wanted = EligibilityConfig(last_year=2024)
 
     def read(ids: pl.Series) -> pl.DataFrame:
         return works.filter(pl.col("work_id").is_in(ids.implode()))
 
-    late = draw_before_text(structure.lazy(), read, rules)
+    late = draw_late(structure, read, demand_of(split, wanted))
     drawn = late.drawn.select("work_id", "split")
     joined = drawn.join(world, on="work_id")
     for side, size in split.sizes.items():
@@ -161,9 +161,10 @@ def test_with_late_texts_cells_stay_balanced_where_texts_rule_works_out(
         assert draw_split(world, split).select("work_id", "split").equals(drawn)
     # Larger readings leave no trace.
     monkeypatch.setattr("sciscidata.sampling.late_texts._SPARE", 900)
-    assert draw_before_text(structure.lazy(), read, rules).drawn.select("work_id", "split").equals(drawn)
+    again = draw_late(structure, read, demand_of(split, wanted))
+    assert again.drawn.select("work_id", "split").equals(drawn)
     with pytest.raises(NotEnoughWorksError, match="train needs 3,000 works"):
-        draw_before_text(structure.lazy(), read, rules._replace(split=SplitConfig(n_train=3_000, balance=WITHIN)))
+        draw_late(structure, read, demand_of(SplitConfig(n_train=3_000, balance=WITHIN), wanted))
 
 
 def test_a_build_is_verified_says_so_in_the_card_and_a_moved_field_is_found(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import NotEnoughWorksError
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_labels
 from sciscidata.sampling.balance import BALANCED
-from sciscidata.sampling.filter import EligibilityConfig
-from sciscidata.sampling.open_quotas import Demand
+from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.split import SplitConfig, draw_split
-from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, WORKS
+from sciscidata.schemas import ATYPICALITY, CD_SCORES, WORKS
 
 #: cd_index, z_p10 and z_median, with a novelty and a conventionality score that say the same.
 SCORES = st.tuples(
@@ -31,7 +31,7 @@ def demand_of(
 
 
 def frames(scores: list[tuple[float | None, tuple[float | None, float | None]]]) -> list[pl.DataFrame]:
-    """WORKS, CITATIONS and scores of works that only their scores tell apart."""
+    """WORKS and scores of works that only their scores tell apart."""
     works = [
         {"work_id": i, "title": f"On {i}", "abstract": "We ask.", "publication_year": 2000, "is_retracted": False}
         for i in range(len(scores))
@@ -49,8 +49,8 @@ def frames(scores: list[tuple[float | None, tuple[float | None, float | None]]])
         }
         for i, (cd, (low, middle)) in enumerate(scores)
     ]
-    citations = pl.DataFrame({"citing_id": range(len(scores)), "cited_id": [10**6] * len(scores)}, schema=CITATIONS)
-    return [pl.DataFrame(works, schema=WORKS), citations, pl.DataFrame(rows, schema={**CD_SCORES, **ATYPICALITY})]
+    scored = pl.DataFrame(rows, schema={**CD_SCORES, **ATYPICALITY}).with_columns(n_references=pl.lit(1, pl.UInt32))
+    return [pl.DataFrame(works, schema=WORKS), scored]
 
 
 @settings(max_examples=50)
@@ -65,7 +65,7 @@ def test_a_demand_is_met_exactly_when_the_draw_succeeds(balance, scores, sizes, 
     tables = frames(scores)
     demand.update(*tables)
     assert demand.filled + sum(demand.still_missing.values()) == sum(sizes)
-    labelled = compute_labels(tables[2], thresholds).filter(pl.col("cd_index").is_not_null())
+    labelled = compute_labels(tables[1], thresholds).filter(pl.col("cd_index").is_not_null())
     try:
         drawn = draw_split(labelled, demand.split)
     except NotEnoughWorksError:

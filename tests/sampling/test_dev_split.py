@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import NotEnoughWorksError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, VOCABULARIES
 from sciscidata.sampling.balance import BALANCED, class_quotas, quota_cells
-from sciscidata.sampling.draw import DrawRules
-from sciscidata.sampling.filter import EligibilityConfig
-from sciscidata.sampling.late_texts import STRUCTURE, draw_before_text
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import WORKS
+from sciscidata.sources.kinds import STRUCTURE
+from tests.sampling.drawing import demand_of, draw_late
 from tests.sampling.test_split import key_of, make_world
 
 BALANCES = st.sampled_from([cast("Any", balance) for balance in BALANCED])
@@ -122,10 +122,8 @@ def test_with_late_texts_dev_changes_no_other_split_either(balance: Any, *, name
 
     def draw(n_dev: int) -> pl.DataFrame:
         split = SplitConfig(n_train=60, n_test=12, balance=balance, n_dev=n_dev)
-        rules = DrawRules(EligibilityConfig(last_year=2024), split, 5)
-        late = draw_before_text(
-            structure.lazy(), lambda ids: works.filter(pl.col("work_id").is_in(ids.implode())), rules, names=names
-        )
+        demand = demand_of(split, EligibilityConfig(last_year=2024))
+        late = draw_late(structure, lambda ids: works.filter(pl.col("work_id").is_in(ids.implode())), demand, names)
         assert late.works.collect().height == 72 + n_dev
         return late.drawn.select("work_id", "split", "split_key", *VOCABULARIES)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
+from sciscidata.records.duplicates import find_duplicates, normalise_title, shares_name
 
 Record = tuple[int, str | None, str | None]
 

@@ -14,17 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.disruption.index import compute_cd_index
-from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.sampling.filter import (
+from sciscidata.eligibility import (
     CANDIDATES,
     FILTERS,
     EligibilityConfig,
+    add_references,
     chosen_names,
     count_references,
     join_candidates,
     mark_removals,
     remark_on_names,
 )
+from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.schemas import CD_SCORES, WORKS
 from sciscidata.sources.example.source import scan_example
 from sciscidata.sources.tables.frames import from_tables
@@ -286,7 +287,8 @@ def test_works_without_scores_or_references_stay_and_are_counted() -> None:
     works = pl.DataFrame([{k: v for k, v in GOOD.items() if k in WORKS} | {"work_id": n} for n in (1, 2)], WORKS)
     scores = pl.DataFrame([{"work_id": 1, "n_i": 1, "n_j": 0, "n_k": 0, "cd_index": 1.0}], CD_SCORES)
     edges = pl.DataFrame({"citing_id": [2], "cited_id": [9]})
-    candidates = join_candidates(works, scores, edges)
+    scored = add_references(works.select("work_id").join(scores, on="work_id", how="left"), edges)
+    candidates = join_candidates(works, scored)
     marked = mark_removals(candidates, CONFIG, window_years=5).collect()
     assert marked["removed_by"].to_list() == ["few_references", "few_citations"]
 
@@ -309,7 +311,7 @@ def test_a_missing_column_is_named_before_anything_runs(kind: str) -> None:
 def test_the_real_records_are_removed_as_a_count_of_the_raw_records_says() -> None:
     works, citations, _ = scan_example()
     scores = compute_cd_index(works, citations)
-    marked = mark_removals(join_candidates(works, scores, citations), window_years=5).collect()
+    marked = mark_removals(join_candidates(works, add_references(scores, citations)), window_years=5).collect()
     counts = dict(marked.group_by("removed_by").len().rows())
 
     # The same by hand, on the raw records.

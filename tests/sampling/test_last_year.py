@@ -14,12 +14,12 @@ from sciscidata.cli.summary import print_release
 from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.index import compute_cd_index
+from sciscidata.eligibility import CANDIDATES, EligibilityConfig, mark_removals
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.wang_novelty import WangConfig, compute_wang_novelty
 from sciscidata.pipeline import build
 from sciscidata.plots import plot_novelty_by_year
 from sciscidata.records.last_year_of_data import find_last_year
-from sciscidata.sampling.filter import CANDIDATES, EligibilityConfig, mark_removals
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic

@@ -34,6 +34,7 @@ from sciscidata import (
 )
 from sciscidata.cli.main import main
 from sciscidata.disruption.index import compute_cd_index
+from sciscidata.eligibility import count_references
 from sciscidata.errors import (
     ConfigError,
     CorruptRecordError,
@@ -44,7 +45,6 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.sampling.filter import count_references
 from sciscidata.stages import ingest
 
 WORLD = SyntheticConfig(n_works=3_000)

@@ -24,9 +24,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sciscidata.cli.main import main
-from sciscidata.config import BuildConfig, source_request
+from sciscidata.config import BuildConfig
 from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.disruption.index import compute_cd_index
+from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import (
     ConfigError,
     CostLimitError,
@@ -45,10 +46,10 @@ from sciscidata.records.json_record import read_record
 from sciscidata.records.work_columns import rows_of_records, works_of
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
-from sciscidata.sampling.filter import EligibilityConfig
-from sciscidata.sampling.open_quotas import Demand
+from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.example.source import WORKS_FILE, scan_example
+from sciscidata.sources.kinds import ToAsk
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import (
     MOST_REFERENCES,
@@ -58,8 +59,9 @@ from sciscidata.sources.openalex.citer_counts import (
     ask_reference_citers,
     converse,
 )
-from sciscidata.sources.openalex.source import measure_openalex, open_openalex, pull_openalex
+from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.openalex.works_of_answers import works_frame, works_in
+from sciscidata.sources.registry import open_source
 from tests import program
 from tests.conftest import example_lines
 from tests.servers.openalex_server import FAULTS, LogEntry, OpenAlexServer
@@ -255,6 +257,16 @@ def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(built, graph_worl
     assert (rows["cd_index"] == rows["whole"]).all()
 
 
+def estimate(settings: BuildConfig) -> ToAsk:
+    with open_source(settings.source, settings.cache_dir, settings.api) as source:
+        return source.estimate(settings.demand, settings.measures)
+
+
+def pull(settings: BuildConfig) -> None:
+    with open_source(settings.source, settings.cache_dir, settings.api) as source:
+        source.until(settings.demand, settings.measures)
+
+
 UZZI = LabelThresholds(novelty_rule="uzzi")
 DRAWS = {
     "disruption": {"split": SplitConfig(n_train=24, n_test=6)},
@@ -272,15 +284,15 @@ def test_a_dry_run_bounds_the_calls_before_a_run_and_after_a_part_of_it(server, 
     settings = config(server, tmp_path, **{"source": ALL} | DRAWS[draw])
     limited = dataclasses.replace(settings, api=api(server, max_cost_usd=0.04))
     before = len(server.log)
-    planned = measure_openalex(settings.source, source_request(settings))
+    planned = estimate(settings)
     assert (planned.asked_calls, planned.judged) == (2, 0)
     with contextlib.suppress(CostLimitError):
-        open_openalex(settings.source, source_request(limited))
+        pull(limited)
     part = len(server.log)
-    later = measure_openalex(settings.source, source_request(settings))
+    later = estimate(settings)
     assert later.asked_calls == 0
     assert later.judged >= 100
-    open_openalex(settings.source, source_request(settings))
+    pull(settings)
     for found, n_calls in ((planned, len(server.log) - before - 2), (later, len(server.log) - part)):
         at_least, about, at_most = found.calls
         assert at_least <= n_calls <= at_most
@@ -289,14 +301,14 @@ def test_a_dry_run_bounds_the_calls_before_a_run_and_after_a_part_of_it(server, 
 
 
 def test_a_dry_run_after_the_run_says_how_many_works_have_a_novelty_label(built):
-    done = measure_openalex(built.settings.source, source_request(built.settings))
+    done = estimate(built.settings)
     assert (done.asked_calls, done.calls) == (1, (0, 0, 0))
     release = built.release
     n_labelled = sum(split["novelty_label"].is_not_null().sum() for split in (release.train, release.test))
     fewest, most = done.novelty_labels
     assert 0 < fewest <= n_labelled <= most < 150
     balanced = dataclasses.replace(built.settings, split=SplitConfig(n_train=9, n_test=0, balance="novelty"))
-    assert measure_openalex(balanced.source, source_request(balanced)).novelty_labels == (9, 9)
+    assert estimate(balanced).novelty_labels == (9, 9)
 
 
 def test_rebuilding_offline_gives_the_same_bytes_and_asks_nothing(server, built, tmp_path):

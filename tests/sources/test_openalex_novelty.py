@@ -9,8 +9,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscidata.config import BuildConfig, source_request
+from sciscidata.config import BuildConfig
 from sciscidata.disruption.index import CDConfig
+from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import BackgroundError, ConfigError, NotEnoughWorksError
 from sciscidata.label_thresholds import LabelThresholds, compute_labels
 from sciscidata.novelty.atypicality import compute_atypicality
@@ -22,8 +23,7 @@ from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
-from sciscidata.sampling.filter import EligibilityConfig
-from sciscidata.sampling.open_quotas import Demand
+from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.source import pull_openalex
@@ -88,8 +88,9 @@ def offline(settings: BuildConfig, **changes) -> BuildConfig:
 def judged_by(settings: BuildConfig) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What an offline run judges: scores and works."""
     settings = offline(settings)
-    with open_source(settings.source, source_request(settings)) as source:
-        return source.scores.collect(), source.works.collect()
+    with open_source(settings.source, settings.cache_dir, settings.api) as source:
+        scored = source.until(settings.demand, settings.measures)
+        return scored.rows.collect(), scored.works.collect()
 
 
 def released(release: Release) -> pl.DataFrame:
@@ -190,8 +191,8 @@ class Moving(Demand):
 
     looks = 0
 
-    def update(self, works: pl.DataFrame, citations: pl.DataFrame, scores: pl.DataFrame) -> None:
-        super().update(works, citations, scores)
+    def update(self, works: pl.DataFrame, scores: pl.DataFrame) -> None:
+        super().update(works, scores)
         self.looks += 1
         if self.looks <= 2:
             self._have |= {(split, cell): 10**6 for split, cell in self._have if split == "test"}

@@ -17,9 +17,9 @@ from sciscidata.errors import SchemaMismatchError
 from sciscidata.records.dois import bare_dois, read_dois
 from sciscidata.records.ids import MISSING, number_ids
 from sciscidata.records.work_columns import SPARE, rows_of_lines
+from sciscidata.sources.kinds import LabelFiles
 from sciscidata.sources.label_files import read_label_files
 from sciscidata.sources.labelled import read_labelled_files
-from sciscidata.sources.opened import LabelFiles
 from sciscidata.sources.records import pull_records
 from sciscidata.sources.tables.columns import split_references
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables

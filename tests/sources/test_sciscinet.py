@@ -22,6 +22,7 @@ from benchmarks.make_sciscinet import make, write_version_1
 from sciscidata.cli.settings import resolve
 from sciscidata.config import BuildConfig
 from sciscidata.disruption.compare import compare_scores, compare_z
+from sciscidata.eligibility import EligibilityConfig, mark_removals
 from sciscidata.errors import (
     ConfigError,
     InputNotFoundError,
@@ -48,17 +49,16 @@ from sciscidata.release.export import write_labelled
 from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl, render_lines
-from sciscidata.sampling.draw import DrawRules
-from sciscidata.sampling.filter import EligibilityConfig, mark_removals
-from sciscidata.sampling.late_texts import STRUCTURE, draw_before_text
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
+from sciscidata.sources.kinds import STRUCTURE
 from sciscidata.sources.sciscinet import order as sciscinet_order
 from sciscidata.sources.sciscinet.published_scores import publish_atypicality, publish_disruption
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
 from sciscidata.sources.sciscinet.works import choose_fields, plain_texts
 from sciscidata.stages import ingest
+from tests.sampling.drawing import demand_of, draw_late
 
 N_WORKS = 3_000
 
@@ -552,7 +552,7 @@ def test_reading_late_draws_what_filtering_everything_first_draws(seed, balance)
     structure = structure.with_columns(novelty_label=words.gather(structure["work_id"] % 3))
     split = SplitConfig(n_train=60, n_test=9, seed=seed, balance=balance)
     reader = Reader(texts)
-    late = draw_before_text(structure.lazy(), reader, DrawRules(EligibilityConfig(), split, 5))
+    late = draw_late(structure, reader, demand_of(split))
     marked, drawn = filter_everything_first(structure, texts, EligibilityConfig(), split, 5)
     columns = ["work_id", "split", "split_key", *VOCABULARIES]
     assert late.drawn.select(columns).equals(drawn.select(columns))
@@ -575,7 +575,7 @@ def test_reading_late_draws_what_filtering_everything_first_draws(seed, balance)
 def test_no_two_drawn_works_are_one_paper_and_the_first_in_key_order_is_taken(seed):
     structure, texts = world(3_000, seed, repeats=2_500)
     split = SplitConfig(n_train=90, n_test=9, seed=seed)
-    late = draw_before_text(structure.lazy(), Reader(texts), DrawRules(EligibilityConfig(), split, 5))
+    late = draw_late(structure, Reader(texts), demand_of(split))
     assert late.works.collect()["title"].is_duplicated().sum() == 0
     # The definition, read off one pass over everything.
     marked, _ = filter_everything_first(
@@ -895,10 +895,8 @@ def test_a_late_draw_that_falls_short_says_how_many_works_it_has_not_read():
     split = SplitConfig(n_train=900, n_test=3)  # test is full after one reading, train never
     reader = Reader(texts)
     with pytest.raises(NotEnoughWorksError, match=r"train needs 300 'disruptive' works, found") as error:
-        draw_before_text(structure.lazy(), reader, DrawRules(EligibilityConfig(), split, 5))
-    eligible = draw_before_text(
-        structure.lazy(), Reader(texts), DrawRules(EligibilityConfig(), SplitConfig(n_train=3, n_test=0), 5)
-    ).counts["text"]
+        draw_late(structure, reader, demand_of(split))
+    eligible = draw_late(structure, Reader(texts), demand_of(SplitConfig(n_train=3, n_test=0))).counts["text"]
     n_unread = eligible["read"] + eligible["not_read"] - len(reader.read)
     assert n_unread > 0
     assert f"{n_unread:,} of the eligible works were not read" in str(error.value)

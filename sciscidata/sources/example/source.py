@@ -8,7 +8,7 @@ from typing import Final
 
 from sciscidata.options.checks import Configuration
 from sciscidata.schemas import Corpus
-from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead
+from sciscidata.sources.kinds import Citations, Opening, ToRead
 from sciscidata.sources.records import RecordsConfig, open_records, scan_records
 
 #: OpenAlex records as JSON lines; SOURCE.md beside it says where they are from.
@@ -45,14 +45,14 @@ def scan_example() -> Corpus:
     return Corpus(works, citations, provenance | _KIND)
 
 
-def open_example(_: ExampleConfig, request: SourceRequest) -> OpenedSource:
+def open_example(_: ExampleConfig, opening: Opening) -> Citations:
     """Parse the works into the cache, once."""
-    opened = open_records(_RECORDS, request)
-    opened.provenance.update(_KIND)
+    opened = open_records(_RECORDS, opening)
+    opened.facts.provenance.update(_KIND)
     return opened
 
 
-def measure_example(_: ExampleConfig, __: SourceRequest) -> ToRead:
+def measure_example(_: ExampleConfig) -> ToRead:
     """Say how many works there are."""
     name = f"{_WORKS:,} real works that come with the package"
     return ToRead(name, _WORKS, _CITATIONS, WORKS_FILE.stat().st_size, shares=(_SHARES, "as counted by default"))

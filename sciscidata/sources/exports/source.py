@@ -27,8 +27,8 @@ from sciscidata.sources.exports.references import (
     number_works,
     split_references,
 )
+from sciscidata.sources.kinds import Citations, Opening, ToRead, open_large
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead, open_large
 from sciscidata.sources.parsed_once import make_once, read_batches
 from sciscidata.sources.record_files import find_files, printable_name, state_files
 from sciscidata.sources.tables.columns import Tally, complete_works, describe_gaps, warn_of_gaps, work_rows
@@ -227,15 +227,15 @@ def _drop_repeated(works: pl.DataFrame) -> pl.DataFrame:
     return works.filter(~is_again)
 
 
-def open_exports(config: ExportsConfig, request: SourceRequest) -> OpenedSource:
+def open_exports(config: ExportsConfig, _: Opening) -> Citations:
     """Read the files, once in a session."""
     corpus, files = scan_exports(config), find_files(config.files, _OPTION)
     counts = json.loads((_read_once(files) / "counts.json").read_text("utf-8"))
     facts = {**corpus.provenance, "inputs": state_files(files), **counts}
-    return open_large(Corpus(corpus.works, corpus.citations, facts), request.read_early)
+    return open_large(Corpus(corpus.works, corpus.citations, facts))
 
 
-def measure_exports(config: ExportsConfig, _: SourceRequest) -> ToRead:
+def measure_exports(config: ExportsConfig) -> ToRead:
     """Say how large the files are."""
     files = find_files(config.files, _OPTION)
     n_bytes = sum(file.stat().st_size for file in files)

@@ -14,6 +14,7 @@ import msgspec
 import polars as pl
 
 from sciscidata.disruption.index import CDConfig
+from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.openalex_api.checks import check_answer
 from sciscidata.openalex_api.client import OpenAlexClient
@@ -22,7 +23,6 @@ from sciscidata.options.checks import Configuration
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
-from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sources.openalex.citer_counts import ANY_OF, MOST_REFERENCES, PER_PAGE
 from sciscidata.sources.openalex.works_of_answers import Work, works_in
 

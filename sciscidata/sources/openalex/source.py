@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from sciscidata.disruption.index import CDConfig
+from sciscidata.eligibility import add_references, join_candidates, mark_removals
 from sciscidata.errors import ConfigError, NotEnoughWorksError, OfflineError
 from sciscidata.label_thresholds import NOVELTY_LABELS, compute_labels
 from sciscidata.novelty.atypicality import join_atypicality
@@ -32,10 +33,8 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.openalex_api.store import ResponseStore
-from sciscidata.sampling.filter import join_candidates, mark_removals
-from sciscidata.sampling.open_quotas import Cell, Demand
-from sciscidata.sampling.split import draw_order, split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
+from sciscidata.sources.kinds import Cell, Demand, Facts, Measures, Opening, Scored, ToAsk
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import (
     ANY_OF,
@@ -62,7 +61,6 @@ from sciscidata.sources.openalex.estimate import (
     highest_mean,
 )
 from sciscidata.sources.openalex.works_of_answers import Work, own_references, works_frame
-from sciscidata.sources.opened import OpenedSource, SourceRequest, ToAsk
 from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -95,7 +93,7 @@ def pull_openalex(
     few citers has no n_k and no index. With ``cd.family``, columns that need every citer's references are null for
     works with more than 200 citers. Without ``background``, the null model comes from the judged works.
     """
-    wanted = sum(demand.split.sizes.values())
+    wanted = sum(demand.groups.values())
     if candidates.available < wanted:
         raise NotEnoughWorksError(
             f"{wanted:,} works are wanted, and OpenAlex has {candidates.available:,} candidates. Lower "
@@ -111,7 +109,7 @@ def pull_openalex(
         novelty = None
     if demand.needs_novelty and novelty is None:
         raise ConfigError(
-            f"SplitConfig.balance is {demand.split.balance!r}, which needs novelty, and novelty needs the venues of "
+            f"SplitConfig.balance is {demand.balance!r}, which needs novelty, and novelty needs the venues of "
             "references. Set both (BuildConfig.novelty, OpenAlexConfig.venues=True), or use "
             "SplitConfig.balance='disruption'."
         )
@@ -203,17 +201,15 @@ class _Pull:
     def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
         """Sort candidates in the order of the draw, those of dev last, each with its group of ``split.groups``."""
         unique = {work.work_id: work for work in works}
-        ids = pl.Series("work_id", list(unique), pl.Int64)
-        keyed = pl.DataFrame([ids, split_keys(ids, self.demand.split.seed), self.demand.groups_of(ids)])
-        ordered = keyed.sort(pl.col("split") == "dev", draw_order(), "work_id")
-        return [(split, unique[work_id]) for work_id, _, split in ordered.rows()]
+        return [(split, unique[work_id]) for split, work_id in self.demand.in_order(unique)]
 
     def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
         """Remove works that their own record makes ineligible, for example by a blank title; note what others cost."""
         works, citations = _tables_of(work for _, work in queue)
         scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
         own = replace(self.eligibility, min_citations=0)
-        marked = mark_removals(join_candidates(works, scores, citations, own), own, window_years=self.cd.window_years)
+        candidates = join_candidates(works, add_references(scores, citations), own)
+        marked = mark_removals(candidates, own, window_years=self.cd.window_years)
         fit = set(marked.filter(removed_by="undefined_score").collect()["work_id"].to_list())
         for _ in range(len(queue) - len(fit)):
             self._pass_over("unfit_record")
@@ -275,7 +271,8 @@ class _Pull:
     def _look(self) -> None:
         """Update the draw with the works judged so far."""
         if self.looked_at < len(self.rows):
-            self.demand.update(*self._tables(at_end=False))
+            works, citations, scores = self._tables(at_end=False)
+            self.demand.update(works, add_references(scores, citations).collect())
             self.looked_at = len(self.rows)
 
     def _citers(self, works: Sequence[Work]) -> dict[int, FocalCiters | None]:
@@ -379,7 +376,7 @@ class _Pull:
         left = max(0, self.candidates.available - n_seen - self.passed_over.get("unfit_record", 0))
         seen = Counter(demand.cell_of.values())
         fewest = most = 0.0
-        for group in demand.split.groups:
+        for group in demand.groups:
             missing = {cell: n for (of_group, cell), n in demand.still_missing.items() if of_group == group and n}
             bounds = [bound_candidates(n, seen[cell] if cell else seen.total(), n_seen) for cell, n in missing.items()]
             fewest += max([sum(missing.values()), *(low for low, _ in bounds)])
@@ -387,7 +384,7 @@ class _Pull:
         if demand.is_met:
             return 0.0, 0.0
         if demand.needs_novelty and self.background is None:  # a label may change with every work
-            return max(0.0, sum(demand.split.sizes.values()) - n_seen), left
+            return max(0.0, sum(demand.groups.values()) - n_seen), left
         growth = _GROWTH if demand.needs_novelty else 1.0
         return min(fewest, left), min(growth * most + _WAVE, left)
 
@@ -416,7 +413,7 @@ class _Pull:
         of_citers, of_references = (fmean(calls) for calls in zip(*per_work, strict=True))
         of_records = fmean(n_references for n_references, _ in self.shapes) / ANY_OF
         total, n_candidates, left = 0.0, 0.0, self.candidates.available - len(self.rows)
-        for group in self.demand.split.groups:
+        for group in self.demand.groups:
             until: dict[Cell, float] = {}  # how many candidates fill a cell
             for cell in (cell for of_group, cell in missing if of_group == group):
                 share = sum(share for own, _, _, share in outcomes if own and cell in ((), own))
@@ -445,7 +442,7 @@ class _Pull:
 
     def novelty_labels(self) -> tuple[float, float] | None:
         """Bound how many of the works that are drawn have a novelty label; None without novelty."""
-        demand, wanted = self.demand, sum(self.demand.split.sizes.values())
+        demand, wanted = self.demand, sum(self.demand.groups.values())
         if self.novelty is None:
             return None
         if demand.needs_novelty or not self.rows:
@@ -483,59 +480,54 @@ def _tables_of(works: Iterable[Work]) -> tuple[pl.DataFrame, pl.DataFrame]:
     return works_frame(listed), pl.DataFrame(citations, schema=CITATIONS, orient="row")
 
 
-def open_openalex(config: OpenAlexConfig, request: SourceRequest) -> OpenedSource:
-    """Sample works of the API until the draw has what it needs. Their scores come from counts of the API."""
-    cd, novelty = request.cd, request.novelty
-    with _count_candidates(config, request) as (client, candidates, demand):
-        pulled = pull_openalex(candidates, cd, demand, novelty, background=request.background)
-        logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
-        provenance = pulled.provenance | describe_answers(client)
-    works = pulled.works.lazy()
-    return OpenedSource(
-        works=works,
-        citations=pulled.citations.lazy(),
-        provenance=provenance,
-        eligibility=candidates.eligibility,
-        is_sample=True,
-        scores=pulled.scores.lazy(),
-        checked=works,
-    )
+@dataclass(frozen=True)
+class OpenAlex:
+    """The OpenAlex API, which is asked for scores until a draw has what it needs."""
 
+    config: OpenAlexConfig
+    opening: Opening
 
-def measure_openalex(config: OpenAlexConfig, request: SourceRequest) -> ToAsk:
-    """Ask how many candidates there are and what some look like, and estimate the rest.
+    def until(self, demand: Demand, measures: Measures) -> Scored:
+        """Sample works of the API until the demand is met. Their scores come from counts of the API."""
+        with self._count_candidates(demand, measures) as (client, candidates):
+            pulled = pull_openalex(candidates, measures.cd, demand, measures.novelty, background=measures.background)
+            logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
+            provenance = pulled.provenance | describe_answers(client)
+        works = pulled.works.lazy()
+        return Scored(add_references(pulled.scores, pulled.citations), Facts(provenance, works), works)
 
-    What an earlier run has stored is judged again, without a call: its classes are those of the candidates.
-    """
-    novelty = request.novelty if config.venues else None
-    offline = replace(request.api, offline=True)
-    with (
-        _count_candidates(config, request) as (client, candidates, demand),
-        ResponseStore(request.cache_dir / "openalex") as store,
-        OpenAlexClient(offline, store) as kept,
-    ):
-        pull = _Pull(candidates, request.cd, demand, novelty, request.background)
-        pull.look()
-        look = client.n_calls, client.cost_usd, client.remaining_usd
-        earlier = replace(candidates, client=kept)
-        again = _Pull(earlier, request.cd, replace(demand), novelty, request.background, tells=False)
-        with suppress(OfflineError):
-            deque(again.waves(), maxlen=0)
-        pull = again if again.shapes else pull
-        at_least, about, at_most = pull.estimate()
-        if again.rounds:  # a part of the next wave may be stored, too
-            at_least = max(0.0, at_least - _WAVE)
-        labels, n_judged = pull.novelty_labels(), len(pull.rows)
-    days = describe_days(about * CREDIT_USD, has_key=request.api.api_key is not None)
-    return ToAsk(candidates.per_year, (at_least, about, at_most), CREDIT_USD, days, n_judged, labels, *look)
+    def estimate(self, demand: Demand, measures: Measures) -> ToAsk:
+        """Ask how many candidates there are and what some look like, and estimate the rest.
 
+        What an earlier run has stored is judged again, without a call: its classes are those of the candidates.
+        """
+        novelty = measures.novelty if self.config.venues else None
+        api = self.opening.api
+        with (
+            self._count_candidates(demand, measures) as (client, candidates),
+            ResponseStore(self.opening.cache_dir / "openalex") as store,
+            OpenAlexClient(replace(api, offline=True), store) as kept,
+        ):
+            pull = _Pull(candidates, measures.cd, demand, novelty, measures.background)
+            pull.look()
+            look = client.n_calls, client.cost_usd, client.remaining_usd
+            earlier = replace(candidates, client=kept)
+            again = _Pull(earlier, measures.cd, demand.again(), novelty, measures.background, tells=False)
+            with suppress(OfflineError):
+                deque(again.waves(), maxlen=0)
+            pull = again if again.shapes else pull
+            at_least, about, at_most = pull.estimate()
+            if again.rounds:  # a part of the next wave may be stored, too
+                at_least = max(0.0, at_least - _WAVE)
+            labels, n_judged = pull.novelty_labels(), len(pull.rows)
+        days = describe_days(about * CREDIT_USD, has_key=api.api_key is not None)
+        return ToAsk(candidates.per_year, (at_least, about, at_most), CREDIT_USD, days, n_judged, labels, *look)
 
-@contextmanager
-def _count_candidates(
-    config: OpenAlexConfig, request: SourceRequest
-) -> Generator[tuple[OpenAlexClient, Candidates, Demand]]:
-    store = ResponseStore(request.cache_dir / "openalex")
-    with store, OpenAlexClient(request.api, store) as client:
-        candidates = Candidates.count(client, config, request.cd, request.eligibility)
-        split, window = request.split, request.cd.window_years
-        yield client, candidates, Demand(request.thresholds, candidates.eligibility, split, window)
+    @contextmanager
+    def _count_candidates(self, demand: Demand, measures: Measures) -> Generator[tuple[OpenAlexClient, Candidates]]:
+        """Count the candidates of each year. The demand learns the last year of the data."""
+        store = ResponseStore(self.opening.cache_dir / "openalex")
+        with store, OpenAlexClient(self.opening.api, store) as client:
+            candidates = Candidates.count(client, self.config, measures.cd, demand.eligibility)
+            demand.eligibility = candidates.eligibility
+            yield client, candidates

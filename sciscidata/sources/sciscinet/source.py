@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,13 +16,12 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError
 from sciscidata.label_thresholds import LabelThresholds, compute_labels, count_labels
 from sciscidata.novelty.atypicality import join_atypicality, rank_on_disk, rescore
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.options.checks import require_config
 from sciscidata.remote.object_store import is_url
-from sciscidata.sampling.filter import chosen_names
-from sciscidata.sampling.split import balanced_columns
 from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, Corpus
-from sciscidata.sources.lazy_batches import put_beside, scan_batches
-from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead
+from sciscidata.sources.kinds import Citations, Facts, Opening, Scores, Texts, ToRead
+from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.sciscinet.config import LAYOUTS, SciSciNetConfig
 from sciscidata.sources.sciscinet.order import read_in_order
 from sciscidata.sources.sciscinet.published_scores import (
@@ -105,16 +103,22 @@ class SciSciNet:
 
     def published(self, *names: str) -> pl.LazyFrame:
         """Columns of the table of papers; a SchemaMismatchError, before any row is read, if one is missing."""
+        if why := self.describe_lacking(*names):
+            raise SchemaMismatchError(why)
+        return self.tables["papers"].scan("work_id", *names).drop_nulls("work_id")
+
+    def describe_lacking(self, *names: str) -> str:
+        """Say which columns the table of papers lacks, and what to do; nothing if it has all."""
         papers = self.tables["papers"]
         published = LAYOUTS[self.config.version]["papers"].columns
         missing = [published[name][0] for name in names if name not in papers.columns]
-        if missing:
-            raise SchemaMismatchError(
-                f"SciSciNet table papers ({papers.location}) lacks {', '.join(missing)}; it has "
-                f"{', '.join(papers.raw.collect_schema())}. Use the whole table, or compute the scores from the "
-                "references with SciSciNetConfig.recompute=True."
-            )
-        return papers.scan("work_id", *names).drop_nulls("work_id")
+        if not missing:
+            return ""
+        return (
+            f"SciSciNet table papers ({papers.location}) lacks {', '.join(missing)}; it has "
+            f"{', '.join(papers.raw.collect_schema())}. Use the whole table, or compute the scores from the "
+            "references with SciSciNetConfig.recompute=True."
+        )
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -210,58 +214,37 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
     return SciSciNet(config, tables)
 
 
-def open_sciscinet(config: SciSciNetConfig, request: SourceRequest) -> OpenedSource:
+def open_sciscinet(config: SciSciNetConfig, opening: Opening) -> Citations | Scores:
     """Open the tables. With ``recompute``, works are scored by their citations, and published scores compared."""
     tables = scan_sciscinet(config)
-    with ExitStack() as stack:
-        stack.enter_context(reading(tables.tables))
-        opened = OpenedSource(
-            works=tables.in_text_order(),
-            citations=pl.LazyFrame(schema=CITATIONS),
-            provenance=tables.provenance,
-            vocabulary=tables.vocabulary,
-            read_works=tables.read_works,
-            text_options=("SciSciNetConfig.texts",),
-        )
-        more = _from_citations(tables, request) if config.recompute or request.only_corpus else None
-        more = more or _as_published(tables, request, stack)
-        return replace(opened, **more, open_until_end=stack.pop_all())
-
-
-def _from_citations(tables: SciSciNet, request: SourceRequest) -> dict[str, Any]:
+    opening.until_end.enter_context(reading(tables.tables))
+    texts = Texts(tables.in_text_order(), tables.read_works, fields=tables.in_id_order())
+    facts = Facts(tables.provenance, tables.vocabulary)
     structure = tables.structure
-    facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
-    return {
-        "citations": tables.citations,
-        "unordered": tables.works,  # the graph reads only years and venues
-        "structure": _with_names(facts, tables, request),
-        "published": structure,
-    }
+    if config.recompute:  # the graph reads only years and venues, in any order
+        return Citations(tables.works, tables.citations, facts._replace(published=structure), texts)
+    tables.published(*_CD)
+
+    def rows(novelty: NoveltyConfig | None, _: LabelThresholds) -> pl.LazyFrame:
+        """Return the published scores. Ranks lie on disk, because a query would hold all works."""
+        if novelty is None or "z_p10" not in structure.collect_schema():
+            scored = join_atypicality(structure, structure, structure, None)
+        elif novelty.score == "rank":
+            scored = rank_on_disk(structure, opening.until_end.enter_context(scratch_folder()))
+        else:
+            scored = structure
+        return scored.rename({"reference_count": "n_references", "citation_count": "n_citers"})
+
+    lacks = dict.fromkeys(("z_p10", "z_median"), why) if (why := tables.describe_lacking(*_CD, *_Z)) else {}
+    return Scores(rows, facts._replace(lacks=lacks), texts)
 
 
-def _as_published(tables: SciSciNet, request: SourceRequest, scratch: ExitStack) -> dict[str, Any]:
-    """Return the published scores. Their ranks lie on disk in ``scratch``, because a query would hold all works."""
-    structure, novelty = tables.structure, request.novelty
-    tables.published(*_CD, *(_Z if "novelty_label" in balanced_columns(request.split, request.label) else ()))
-    if novelty is None or "z_p10" not in structure.collect_schema():
-        structure = join_atypicality(structure, structure, structure, None)
-    elif novelty.score == "rank":
-        structure = rank_on_disk(structure, scratch.enter_context(scratch_folder()))
-    structure = structure.rename({"reference_count": "n_references", "citation_count": "n_citers"})
-    structure = _with_names(structure, tables, request)
-    return {"scores": structure, "checked": structure}
+def read_citations_of(config: SciSciNetConfig) -> SciSciNetConfig:
+    """Return the configuration whose works have citations."""
+    return replace(config, recompute=True)
 
 
-def _with_names(structure: pl.LazyFrame, tables: SciSciNet, request: SourceRequest) -> pl.LazyFrame:
-    """Add field and venue of works that have a chosen one, 40 bytes each; of all if only the balance reads them."""
-    if not request.read_early:
-        return structure
-    chosen = chosen_names(request.eligibility) or [pl.col("primary_field").is_not_null()]
-    named = tables.in_id_order().select("work_id", *request.read_early).filter(pl.any_horizontal(chosen))
-    return put_beside(structure, named.collect(engine="streaming"))
-
-
-def measure_sciscinet(config: SciSciNetConfig, _: SourceRequest) -> ToRead:
+def measure_sciscinet(config: SciSciNetConfig) -> ToRead:
     """Name the tables. Where scores are published and lie on this machine, count the classes too."""
     corpus = scan_sciscinet(config)
 

@@ -36,7 +36,7 @@ from sciscidata.records.dois import CHANGED_DOIS, describe_changed
 from sciscidata.records.work_columns import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata.schemas import Corpus
-from sciscidata.sources.opened import REFERENCES_PER_WORK, OpenedSource, SourceRequest, ToRead, open_large
+from sciscidata.sources.kinds import REFERENCES_PER_WORK, Citations, Opening, ToRead, open_large
 from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part, run_jobs
@@ -360,12 +360,12 @@ def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_work
     return pl.concat(frames).sort("part", "work_id")
 
 
-def open_snapshot(config: SnapshotConfig, request: SourceRequest) -> OpenedSource:
+def open_snapshot(config: SnapshotConfig, opening: Opening) -> Citations:
     """Read the snapshot into a corpus in the cache: one folder each, where later runs read only what has changed."""
     place = config.folder if is_url(config.folder) else real_path(config.folder)
-    folder = request.cache_dir / f"snapshot-{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}"
+    folder = opening.cache_dir / f"snapshot-{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}"
     with progress_bar("read snapshot", snapshot_bytes(config), unit="bytes") as advance:
-        return open_large(ingest_snapshot(config, folder, advance), request.read_early)
+        return open_large(ingest_snapshot(config, folder, advance))
 
 
 def write_snapshot(
@@ -378,7 +378,7 @@ def write_snapshot(
         return ingest_snapshot(config, out, advance, overwrite=overwrite, engine=engine)
 
 
-def measure_snapshot(config: SnapshotConfig, _: SourceRequest) -> ToRead:
+def measure_snapshot(config: SnapshotConfig) -> ToRead:
     """Estimate the works from the size of the parts."""
     n_bytes = snapshot_bytes(config)
     works = round(n_bytes / _BYTES_PER_WORK)

@@ -18,8 +18,8 @@ import polars as pl
 
 from sciscidata.options.checks import checked_config
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
+from sciscidata.sources.kinds import Citations, Facts, Opening, ToRead
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead
 from sciscidata.sources.synthetic.config import SyntheticConfig
 
 GENERATOR_VERSION = 1
@@ -77,13 +77,13 @@ def _citations(config: SyntheticConfig) -> pl.DataFrame:
     return pl.DataFrame({"citing_id": citing, "cited_id": ids[lists.references]}, schema=CITATIONS)
 
 
-def open_synthetic(config: SyntheticConfig, _: SourceRequest) -> OpenedSource:
+def open_synthetic(config: SyntheticConfig, _: Opening) -> Citations:
     """Open a synthetic world."""
     works, citations, provenance = scan_synthetic(config)
-    return OpenedSource(works=works, citations=citations, provenance=provenance)
+    return Citations(works, citations, Facts(provenance, works))
 
 
-def measure_synthetic(config: SyntheticConfig, _: SourceRequest) -> ToRead:
+def measure_synthetic(config: SyntheticConfig) -> ToRead:
     """Say how large the world is."""
     name = f"a synthetic world of {config.n_works:,} works"
     citations = round(config.n_works * config.mean_references)

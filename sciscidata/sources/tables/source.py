@@ -20,8 +20,8 @@ from sciscidata.errors import EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import Configuration
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
+from sciscidata.sources.kinds import Citations, LabelFiles, Opening, ToRead, open_large
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, ToRead, open_large
 from sciscidata.sources.record_files import find_files, printable_name
 from sciscidata.sources.tables.columns import (
     GAPS,
@@ -232,22 +232,17 @@ def _find_columns(files: Sequence[TableFile], roles: Any, config: TablesConfig, 
     return found
 
 
-def open_tables(config: TablesConfig, request: SourceRequest) -> OpenedSource:
+def open_tables(config: TablesConfig, opening: Opening) -> Citations:
     """Read the files into a corpus in the cache, once."""
     files = {option: [str(path) for path in paths] for option, paths in find_table_files(config).items()}
     key = hashlib.sha256(
         json.dumps([files, config.columns, config.quotes, config.missing]).encode("utf-8", "surrogateescape")
     ).hexdigest()[:16]
     with progress_bar("read tables", table_bytes(config), unit="bytes") as advance:
-        corpus = ingest_tables(config, request.cache_dir / f"tables-{key}", advance, overwrite=True)
+        corpus = ingest_tables(config, opening.cache_dir / f"tables-{key}", advance, overwrite=True)
     named = config.columns["id"]
     ids = (named,) if isinstance(named, str) else tuple(named or (OF_WORKS["id"],))
-    return open_large(
-        corpus,
-        request.read_early,
-        label_files=LabelFiles(find_table_files(config)["works"], ids),
-        text_options=("TablesConfig.title", "TablesConfig.abstract"),
-    )
+    return open_large(corpus, LabelFiles(find_table_files(config)["works"], ids))
 
 
 def write_tables(
@@ -259,7 +254,7 @@ def write_tables(
         return ingest_tables(config, out, advance, texts=texts, overwrite=overwrite)
 
 
-def measure_tables(config: TablesConfig, _: SourceRequest) -> ToRead:
+def measure_tables(config: TablesConfig) -> ToRead:
     """Say how large the files are."""
     n_bytes, n_files = table_bytes(config), sum(map(len, find_table_files(config).values()))
     return ToRead(f"{n_files:,} tables, {n_bytes:,} bytes", parsed_bytes=n_bytes)

@@ -20,11 +20,11 @@ from sciscidata.storage.disk_errors import errors_about
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.results import OUT_OPTION, check_unused, save_evaluation
 from sciscirl.lab.evaluation.subject import fit_rules, read_asked
-from sciscirl.metrics.predictions import make_prediction, prediction_schema
 from sciscirl.presets import describe_rules
 from sciscirl.runs.folder import locked_folder, read_rows
 from sciscirl.task.contracts import is_cut_off
 from sciscirl.task.papers import Paper
+from sciscirl.task.predictions import make_prediction, prediction_schema
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sciscidata.storage import hash_file
-from sciscirl.envs.models import find_base_model
+from sciscirl.envs.model_folder import find_base_model
 from sciscirl.lab.evaluation.config import LOCAL_OPTIONS, EvaluationConfig, check_answers, refuse_options
 from sciscirl.lab.evaluation.results import OUT_OPTION, check_unused, measure, save_evaluation
 from sciscirl.lab.evaluation.subject import Subject, find_subject, fit_rules, read_asked

@@ -30,11 +30,12 @@ from sciscirl.lab.evaluation.results import render_metrics, save_evaluation
 from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.report.comparison import compare_files, render_comparison
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
+from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.runs.folder import open_store
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.experiment import HISTORICAL_MODEL
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView
+from sciscirl.task.predictions import PREDICTIONS
 from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.tinker_stub import KEY, serve_models

@@ -18,6 +18,7 @@ from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import Configuration, Share, Year, check_value, checked_config
 from sciscidata.options.did_you_mean import suggest
+from sciscidata.records.duplicates import find_duplicates
 from sciscidata.records.ids import number_ids
 from sciscidata.records.last_year_of_data import (
     count_years,
@@ -25,7 +26,6 @@ from sciscidata.records.last_year_of_data import (
     find_last_year,
     remark_on_later_works,
 )
-from sciscidata.sampling.duplicates import find_duplicates
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
 
 logger = logging.getLogger(__name__)
@@ -287,22 +287,24 @@ def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
     )
 
 
+def add_references(scores: pl.LazyFrame | pl.DataFrame, citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
+    """Put ``n_references`` beside scores, 0 where a work has none on record."""
+    joined = scores.lazy().join(count_references(citations), on="work_id", how="left")
+    return joined.with_columns(pl.col("n_references").fill_null(0))
+
+
 def join_candidates(
-    works: pl.LazyFrame | pl.DataFrame,
-    scores: pl.LazyFrame | pl.DataFrame,
-    citations: pl.LazyFrame | pl.DataFrame,
-    config: EligibilityConfig | None = None,
+    works: pl.LazyFrame | pl.DataFrame, scores: pl.LazyFrame | pl.DataFrame, config: EligibilityConfig | None = None
 ) -> pl.LazyFrame:
-    """Join what the filters read of each work, unordered: CANDIDATES, and the further columns of ``scores``."""
+    """Join what the filters read of each work, unordered: CANDIDATES, and the further columns of ``scores``.
+
+    ``scores`` have ``n_references``, as of ``add_references``.
+    """
     columns = [*_FROM_WORKS, *_more_of_works(config or EligibilityConfig())]
     facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=columns)
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
-    return (
-        facts.select(columns)
-        .join(scored.drop(*columns[1:], strict=False), on="work_id", how="left")
-        .join(count_references(citations), on="work_id", how="left")
-        .with_columns(pl.col("n_references").fill_null(0))
-    )
+    joined = facts.select(columns).join(scored.drop(*columns[1:], strict=False), on="work_id", how="left")
+    return joined.with_columns(pl.col("n_references").fill_null(0))
 
 
 def mark_removals(
