@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
@@ -82,6 +82,17 @@ def describe_peft_training(run: Run[PeftSftOptions]) -> str:
     builder = sft.make_papers_builder(run)
     settings = peft_backend.list_own_settings(run, builder)
     return render_sft_plan(run, builder, asdict(run.options) | settings, settings)
+
+
+def describe_run(run: Run[Any]) -> str:
+    """Describe the run that options of any kind ask for."""
+    ways: dict[type, Callable[[Run[Any]], str]] = {
+        TrainOptions: describe_server_training,
+        LocalTrainOptions: describe_local_training,
+        TinkerSftOptions: describe_server_sft,
+        PeftSftOptions: describe_peft_training,
+    }
+    return ways[type(run.options)](run)
 
 
 def render_plan(

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 
 from sciscidata.storage import hash_file
-from sciscirl.cli.main import run as run_command
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab import grpo
@@ -405,14 +405,14 @@ def test_the_command_shows_a_run_and_knows_each_backends_options(options_of, tmp
     options = options_of(tmp_path / "run")
     words = [f"{name}={getattr(options, name)}" for name in ("preset", "release", "model", "renderer", "log_path")]
     words += ["batch_size=3", "eval_split=test", "n_test=3", "max_steps=2", "--dry-run"]
-    run_command(["train", "--backend", "local", "use_dora=no", *words])
+    PROGRAM.act(["train", "--backend", "local", "use_dora=no", *words])
     shown = capsys.readouterr().out
     assert '"backend": "local"' in shown
     assert '"use_dora": false' in shown
     assert "steps: 2 of 3 papers" in shown
     assert "$" not in shown.partition("\n--- ")[0]
     with pytest.raises(SciSciRLError, match="--backend tinker has no option --use-dora"):
-        run_command(["train", "use_dora=no", *words])
+        PROGRAM.act(["train", "use_dora=no", *words])
     assert not (tmp_path / "run").exists()
 
 

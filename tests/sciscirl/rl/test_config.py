@@ -355,6 +355,6 @@ def test_a_command_that_is_interrupted_says_so(capsys, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sciscirl.cli.commands.COMMANDS", {"presets": interrupt})
+    monkeypatch.setattr("sciscirl.cli.commands.PROGRAM.commands", {"presets": interrupt})
     assert main(["presets"]) == 130
     assert capsys.readouterr().err == "interrupted\n"

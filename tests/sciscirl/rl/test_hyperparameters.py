@@ -13,9 +13,9 @@ from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.hyperparam_utils import get_lr
 from tinker_cookbook.rl import train
 
+from sciscidata.options.commands import list_options
 from sciscirl import make_builder
-from sciscirl.cli.commands import COMMANDS
-from sciscirl.cli.flags import list_options, make_parser, read_words
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.compose import make_config, make_evaluator
@@ -115,8 +115,7 @@ def test_the_learning_rate_may_follow_the_rule_of_the_cookbook():
         resolve_preset(TrainOptions(learning_rate="auto", model="a/b"))
     with pytest.raises(SciSciRLError, match="learning_rate is 'fast', needs a number above 0, up to 1, or auto"):
         TrainOptions(learning_rate="fast")
-    values = read_words(make_parser(COMMANDS["train"], "sciscirl"), COMMANDS["train"], ["learning_rate=auto"])
-    assert values == {"learning_rate": "auto"}
+    assert PROGRAM.read("train", ["learning_rate=auto"]) == {"learning_rate": "auto"}
 
 
 def test_what_the_loop_fixes_stands_on_the_page():
@@ -209,7 +208,7 @@ def test_evaluations_are_greedy_unless_a_published_preset_or_an_option_says_othe
 
 def test_every_part_of_a_preset_is_an_option_or_has_no_effect_for_a_stated_reason():
     for command in ("train", "sft", "evaluate"):
-        named = {option.name for option in list_options(COMMANDS[command])}
+        named = {option.name for option in list_options(PROGRAM.commands[command])}
         silent = NO_EFFECT[command]
         assert set(CHANGES) - {"change"} <= named | silent.keys(), command
         assert not silent.keys() & named, command

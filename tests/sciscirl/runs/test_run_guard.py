@@ -16,7 +16,7 @@ import tinker
 
 from sciscidata.errors import ChangedFileError, StorageError
 from sciscidata.storage.sums import SUMS
-from sciscirl.cli.main import run as run_command
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
@@ -267,6 +267,6 @@ def test_baselines_that_cannot_be_judged_are_said_before_a_model_is_asked(toy_sl
         words = ["--release", toy_slice, "--model", toy_model, "--renderer", RENDERER, "--base-url", url]
         words += ["--baselines", "--split", "train", "--out", tmp_path / "out"]
         with pytest.raises(SciSciRLError, match="the baselines learn from train"):
-            run_command(["evaluate", *map(str, words)])
+            PROGRAM.act(["evaluate", *map(str, words)])
     assert not asked
     assert not (tmp_path / "out").exists()

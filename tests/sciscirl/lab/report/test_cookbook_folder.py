@@ -14,7 +14,7 @@ from tinker_cookbook.supervised import train as supervised
 from tinker_cookbook.utils.ml_log import JsonLogger
 
 from sciscirl import make_builder
-from sciscirl.cli.main import run as run_command
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.subject import find_subject
@@ -65,7 +65,7 @@ def trained(builder, toy_renderer, tmp_path):
 
 
 def test_a_report_says_whether_a_run_of_the_cookbooks_own_loop_helped(trained, toy_slice, tmp_path):
-    run_command(["report", str(trained), "--release", str(toy_slice), "--out", str(tmp_path / "r.html")])
+    PROGRAM.act(["report", str(trained), "--release", str(toy_slice), "--out", str(tmp_path / "r.html")])
     page = Page((tmp_path / "r.html").read_text("utf-8"))
     n_papers = len(read_split(toy_slice, "test"))
     # That loop samples its evaluations at temperature 1.
