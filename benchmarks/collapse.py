@@ -23,9 +23,9 @@ from sciscirl.envs.dataset import order_papers
 from sciscirl.lab.analysis.baselines import run_baseline
 from sciscirl.metrics.collapse import measure_spread
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import make_prediction
 from sciscirl.presets import PRESETS
 from sciscirl.task.papers import Paper
+from sciscirl.task.predictions import make_prediction
 from sciscirl.task.release import read_split
 from sciscirl.task.rewards import score_answer
 
@@ -172,7 +172,7 @@ def run_reference(data: Slice, seed: int, n_steps: int) -> Ends:
     """Evaluate the best that such a policy can do: the same outputs, fitted to the labels."""
     preset = PRESETS["exp4"]
     policy = Policy(Answers(preset, data.train))
-    fitted = train_supervised(data.train, data.train_rows, seed, n_steps, preset.batch_size)
+    fitted = train_supervised(data.train, data.train_rows, seed, n_steps, preset.order.batch_size)
     policy.words, policy.bias = fitted[:-1], fitted[-1]
     policy.forms = np.where(np.arange(len(FORMS)) == 0, 0.0, -np.inf)
     judge = Judge(policy.space, data.test, data.test_rows)

@@ -15,13 +15,13 @@ from .lab.evaluation.evaluate import evaluate_model as evaluate_model
 from .lab.report.report import ReportConfig as ReportConfig
 from .lab.report.report import write_report as write_report
 from .metrics.metrics import measure_predictions as measure_predictions
-from .metrics.predictions import make_prediction as make_prediction
 from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS
-from .presets import Preset as Preset
 from .presets import find_preset as find_preset
 from .presets import register_preset as register_preset
+from .task.experiment import Preset as Preset
 from .task.papers import Paper as Paper
+from .task.predictions import make_prediction as make_prediction
 from .task.prompts import register_prompt as register_prompt
 from .task.release import read_split as read_split
 from .task.rewards import register_reward as register_reward

@@ -112,7 +112,7 @@ class Option:
         if isinstance(value, str):
             if self.hint.optional and self.is_number and value in _NO_LIMIT:
                 return None
-            if Path in self.hint.kinds or self.hint.meta("title") == "FOLDER":
+            if Path in self.hint.kinds or self.hint.meta("title") in ("FOLDER", "FILE"):
                 from sciscidata.storage import expand_home  # with what follows, too slow for a first --help
 
                 return expand_home(value)

@@ -26,10 +26,9 @@ from tinker_cookbook.rl.types import (
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
-from sciscirl.metrics.metrics import GROUP_SQUARE, merge_labels, tie_metrics
-from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer, is_cut_off, void
 from sciscirl.task.papers import Paper, View, list_labels, short_name
+from sciscirl.task.predictions import GROUP_SQUARE, INVALID, make_prediction, merge_labels, tie_metrics
 from sciscirl.task.prompts import cap_view
 from sciscirl.task.rewards import RewardParts, quadratic_loss
 from sciscirl.task.rules import TaskRules

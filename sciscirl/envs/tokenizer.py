@@ -17,7 +17,7 @@ from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscidata.terminal.messages import one_line
-from sciscirl.envs.models import MODEL_CODE, advise_on_folder, may_run_code
+from sciscirl.envs.models import MODEL_CODE, may_run_code
 from sciscirl.errors import SciSciRLError
 
 _log = logging.getLogger(__name__)
@@ -91,6 +91,8 @@ def load_errors(what: str, name: str) -> Generator[None]:
                 f"and trust it, give --trust-remote-code, or set {MODEL_CODE}=1. Else choose another model."
             ) from error
         if Path(name).is_dir():
+            from sciscirl.envs.model_folder import advise_on_folder  # where a folder is damaged only
+
             remedy = advise_on_folder(Path(name))
         else:
             remedy = (

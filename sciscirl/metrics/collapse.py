@@ -11,7 +11,7 @@ from typing import Final, Literal
 from sciscidata.intervals import wilson_interval
 from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.metrics.predictions import INVALID
+from sciscirl.task.predictions import INVALID
 
 _log = logging.getLogger(__name__)
 

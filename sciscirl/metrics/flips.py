@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from sciscirl.metrics.predictions import column_ends
 from sciscirl.task.papers import Target, short_name
+from sciscirl.task.predictions import column_ends
 
 
 def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mapping[str, str]) -> dict[str, float]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Mapping
 from statistics import fmean
 from typing import Any, Final, NamedTuple, cast
 
@@ -15,8 +14,9 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscirl.metrics.flips import measure_flips
-from sciscirl.metrics.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
+from sciscirl.metrics.predictions import check_predictions, find_target, split_by_label
 from sciscirl.task.papers import OwnTarget, Target, list_labels
+from sciscirl.task.predictions import INVALID, PREDICTIONS, merge_labels
 from sciscirl.task.rewards import quadratic_loss
 
 Floats = npt.NDArray[np.float64]
@@ -26,17 +26,11 @@ _REWARDS: Final = (
     *(name for name in PREDICTIONS if name.startswith("reward")),
     "reward_correctness", "reward_reasoning", "reward_adaptation",
 )  # fmt: skip
-#: Metrics whose mean over both labels also has the plain name in the joint task; ``min_class_recall`` has the least.
-AVERAGED: Final = (
-    "label_match", "tolerant_label_match", "macro_f1", "balanced_accuracy", "mcc", "forecast_brier"
-)  # fmt: skip
 #: The metrics that models are compared by; for each, larger is better.
 COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 #: Fewer answers tell nothing, and are not drawn.
 FEWEST: Final = 30
 _N_BINS: Final = 10
-#: The square of a group's mean reward. Its mean over groups tells how much groups differ.
-GROUP_SQUARE: Final = "reward_group_mean_square"
 
 
 def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -123,17 +117,6 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
     return metrics | {name: fmean(frame[name]) for name in _REWARDS if name in frame.columns}
 
 
-def merge_labels(by_label: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge the metrics of several labels, numbers or arrays: each after the name of its label, and those for both."""
-    merged = {f"{label}/{name}": value for label, part in by_label.items() for name, value in part.items()}
-    for name in (*AVERAGED, "min_class_recall"):
-        values = [part[name] for part in by_label.values() if name in part]
-        if len(values) == len(by_label):
-            merge = np.min if name == "min_class_recall" else np.mean
-            merged[name] = merge(values, axis=0) if isinstance(values[0], np.ndarray) else float(merge(values))
-    return merged
-
-
 def relate_to_ceiling(
     metrics: Mapping[str, float], ceiling: Mapping[str, float] | None, target: Target
 ) -> dict[str, float]:
@@ -169,21 +152,6 @@ def relate_to_ceiling(
                 way = (metrics[f"{start}{metric}{end}"] - chance) / (top - chance)
                 related[f"{start}way_to_ceiling/{metric}{end}"] = way
     return related
-
-
-def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]:
-    """Measure how often rewards tie within a group, the answers to one prompt; a tie leaves nothing to learn from."""
-    groups = [list(group) for group in rewards_by_group if len(group) > 1]
-    if not groups:
-        return {}
-    counts = [(len(set(group)), len(group)) for group in groups]
-    pairs = [left == right for group in groups for left, right in combinations(group, 2)]
-    return {
-        "reward_tie_group_rate": sum(distinct < n for distinct, n in counts) / len(groups),
-        "reward_uniform_group_rate": sum(distinct == 1 for distinct, _ in counts) / len(groups),
-        "reward_tie_pair_rate": sum(pairs) / len(pairs),
-        "reward_unique_fraction_mean": math.fsum(distinct / n for distinct, n in counts) / len(groups),
-    }
 
 
 def _ties(frame: pl.DataFrame) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 import pyarrow as pa
@@ -13,90 +12,18 @@ import pyarrow as pa
 from sciscidata.storage.parquet import read_parquet, write_parquet
 from sciscidata.storage.sums import check_sealed, sealed_file
 from sciscirl.errors import PredictionsError
-from sciscirl.task.contracts import Answer, read_json
+from sciscirl.task.contracts import read_json
 from sciscirl.task.papers import (
     VOCABULARIES,
-    OwnTarget,
     Target,
     list_labels,
-    name_gold,
     read_own_target,
     short_name,
 )
-from sciscirl.task.rewards import RewardParts
+from sciscirl.task.predictions import PER_LABEL, PREDICTIONS, TASK, column_ends, prediction_schema
 
 if TYPE_CHECKING:
     from tinker_cookbook.rl.types import TrajectoryGroup
-
-#: The prediction of an answer that is not valid; it is never right.
-INVALID: Final = "invalid"
-#: One row per answer to a task with one label. An evaluation writes it, and the metrics read it.
-PREDICTIONS: Final = pl.Schema(
-    {
-        "openalex_id": pl.String(),
-        "gold": pl.String(),
-        "label": pl.String(),  # null unless is_valid
-        "forecast": pl.String(),  # JSON, label names to probabilities; null unless is_valid under probabilities
-        "confidence": pl.Float64(),  # null unless is_valid
-        "is_json": pl.Boolean(),
-        "is_valid": pl.Boolean(),
-        "has_think": pl.Boolean(),
-        "problem": pl.String(),
-        "tolerant_label": pl.String(),
-        "tolerant_confidence": pl.Float64(),
-        "reward": pl.Float64(),
-        "reward_parse": pl.Float64(),
-        "reward_contract": pl.Float64(),
-        "reward_task": pl.Float64(),
-        "reward_think": pl.Float64(),
-        "text": pl.String(),
-    }
-)
-#: Columns that the joint task has once for each label; ``confidence`` then is that both are right.
-_PER_LABEL: Final = ("gold", "label", "forecast", "tolerant_label", "reward_task")
-#: The column that says which own label was asked for; the predictions of other tasks have none.
-TASK: Final = "task"
-_OF_ANSWER: Final = ("confidence", "is_json", "is_valid", "has_think", "problem", "tolerant_confidence")
-
-
-def column_ends(target: Target) -> dict[str, str]:
-    """Return what the names of a label's columns end with, by label column: nothing if the task has one label."""
-    columns = list_labels(target)
-    return {column: f"_{short_name(column)}" if len(columns) > 1 else "" for column in columns}
-
-
-def prediction_schema(target: Target) -> pl.Schema:
-    """Return the columns of the predictions of a task: PREDICTIONS, in the joint task those of a label twice.
-
-    That of an own label has ``task``, its name and classes as JSON, so that a file can be measured without its release.
-    """
-    schema: dict[str, Any] = {}
-    for column, dtype in PREDICTIONS.items():
-        if column not in _PER_LABEL or column == "reward_task":
-            schema[column] = dtype
-        if column in _PER_LABEL:
-            schema |= {f"{column}{end}": dtype for end in column_ends(target).values()}
-    return pl.Schema(schema | ({TASK: pl.String()} if isinstance(target, OwnTarget) else {}))
-
-
-def make_prediction(
-    openalex_id: str, gold: str | Mapping[str, str], answer: Answer, reward: RewardParts, text: str
-) -> dict[str, str | float | bool | None]:
-    """Make the row of one answer (``prediction_schema``); ``gold`` is the label, or one for each label column."""
-    parts = {("reward" if name == "total" else f"reward_{name}"): value for name, value in reward.named().items()}
-    row: dict[str, Any] = {"openalex_id": openalex_id, "text": text, **parts}
-    row |= {name: getattr(answer, name) for name in _OF_ANSWER}
-    if isinstance(answer.target, OwnTarget):
-        row[TASK] = answer.target.to_json()
-    golds, words = name_gold(gold, answer.target), list_labels(answer.target)
-    for column, end in column_ends(answer.target).items():
-        forecast = {name: answer.forecast[name] for name in words[column]} if answer.forecast else None
-        row[f"gold{end}"], row[f"label{end}"] = golds[column], answer.labels.get(column)
-        row[f"forecast{end}"] = json.dumps(forecast) if forecast else None
-        row[f"tolerant_label{end}"] = answer.tolerant_labels.get(column)
-        if end:
-            row[f"reward_task{end}"] = reward.tasks.get(column, 0.0)
-    return {name: row[name] for name in prediction_schema(answer.target)}
 
 
 def find_target(predictions: pl.DataFrame) -> Target:
@@ -120,12 +47,12 @@ def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
     ends = column_ends(find_target(predictions))
     if len(ends) == 1:
         return {short_name(column): predictions for column in ends}
-    of_one = {f"{name}{end}" for name in _PER_LABEL for end in ends.values()}
+    of_one = {f"{name}{end}" for name in PER_LABEL for end in ends.values()}
     of_both = {"confidence", "tolerant_confidence", *(name for name in PREDICTIONS if name.startswith("reward"))}
     shared = [name for name in predictions.columns if name not in of_one | of_both]
     tables: dict[str, pl.DataFrame] = {}
     for column, end in ends.items():
-        own = {name: f"{name}{end}" for name in _PER_LABEL if f"{name}{end}" in predictions.columns}
+        own = {name: f"{name}{end}" for name in PER_LABEL if f"{name}{end}" in predictions.columns}
         tables[short_name(column)] = predictions.select(*shared, **own)
     return tables
 

@@ -8,8 +8,8 @@ from typing import Final
 import polars as pl
 
 from sciscirl.lab.adversarial.rewards import AdversarialParts, Episode
-from sciscirl.metrics.predictions import column_ends, make_prediction, prediction_schema
 from sciscirl.task.papers import Target
+from sciscirl.task.predictions import column_ends, make_prediction, prediction_schema
 from sciscirl.task.rewards import RewardParts
 
 #: Of the reward.

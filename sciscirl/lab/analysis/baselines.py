@@ -25,11 +25,12 @@ from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.results import METRICS_FILE, OUT_OPTION, PREDICTIONS_FILE, save_evaluation
 from sciscirl.lab.evaluation.subject import find_subject, read_asked
-from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema, read_predictions
+from sciscirl.metrics.predictions import find_target, read_predictions
 from sciscirl.presets import describe_rules, recall_rules
 from sciscirl.runs.folder import RUN_FILE, locked_folder
 from sciscirl.task.contracts import Answer, most_probable
 from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, list_labels
+from sciscirl.task.predictions import make_prediction, prediction_schema
 from sciscirl.task.release import PartName, read_part
 from sciscirl.task.rules import TaskRules
 

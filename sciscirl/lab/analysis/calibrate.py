@@ -22,15 +22,10 @@ from sciscirl.lab.analysis.compare import ASKED
 from sciscirl.lab.evaluation.bootstrap import N_RESAMPLES
 from sciscirl.lab.evaluation.results import METRICS_FILE, PREDICTIONS_FILE, check_unused, measure
 from sciscirl.metrics.metrics import Counts, Floats, find_right
-from sciscirl.metrics.predictions import (
-    check_predictions,
-    column_ends,
-    find_target,
-    read_predictions,
-    write_predictions,
-)
+from sciscirl.metrics.predictions import check_predictions, find_target, read_predictions, write_predictions
 from sciscirl.runs.folder import RUN_FILE, locked_folder, read_facts, write_json
 from sciscirl.task.papers import Target, list_labels, short_name
+from sciscirl.task.predictions import column_ends
 
 #: What both evaluations must have in common: who was asked, and how.
 _SAME: Final = ("model", "checkpoint", "local_model", "baseline", "preset", *ASKED)

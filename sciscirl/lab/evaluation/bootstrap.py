@@ -11,9 +11,10 @@ import polars as pl
 
 from sciscidata.intervals import wilson_interval
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.metrics import Counts, Floats, merge_labels
-from sciscirl.metrics.predictions import INVALID, check_predictions, find_target, split_by_label
+from sciscirl.metrics.metrics import Counts, Floats
+from sciscirl.metrics.predictions import check_predictions, find_target, split_by_label
 from sciscirl.task.papers import list_labels
+from sciscirl.task.predictions import INVALID, merge_labels
 
 #: Resamples for the intervals of one evaluation.
 N_RESAMPLES: Final = 1000

@@ -20,11 +20,11 @@ from sciscidata.storage.disk_errors import errors_about
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.results import OUT_OPTION, check_unused, save_evaluation
 from sciscirl.lab.evaluation.subject import fit_rules, read_asked
-from sciscirl.metrics.predictions import make_prediction, prediction_schema
 from sciscirl.presets import describe_rules
 from sciscirl.runs.folder import locked_folder, read_rows
 from sciscirl.task.contracts import is_cut_off
 from sciscirl.task.papers import Paper
+from sciscirl.task.predictions import make_prediction, prediction_schema
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
@@ -52,11 +52,15 @@ async def evaluate_on_chat_server(
     """Ask about each paper once, with whole abstracts, as ``evaluate_model``; go on with answers in ``config.out``."""
     preset, url, key = subject.preset, str(config.chat_url).rstrip("/"), os.environ.get("OPENAI_API_KEY")
     check_address(url, name="chat_url", key="the key", secret=key)
-    if preset.adversarial is not None or preset.eval_group_size > 1:
+    if preset.adversarial is not None or preset.judging.eval_group_size > 1:
         what = "is adversarial" if preset.adversarial is not None else "asks for several answers to a paper"
         raise SciSciRLError(f"preset {preset.name!r} {what}, and chat_url=... asks once. Choose another preset.")
     papers, rules = read_asked(config, subject), fit_rules(preset.rules, config.release)
-    sampling = {"max_tokens": preset.max_tokens, "temperature": preset.eval_temperature, "top_p": preset.eval_top_p}
+    sampling = {
+        "max_tokens": preset.max_tokens,
+        "temperature": preset.judging.eval_temperature,
+        "top_p": preset.judging.eval_top_p,
+    }
     asked = {
         paper.openalex_id: {"model": preset.model, "messages": rules.render(rules.see(paper.view)), **sampling}
         for paper in papers

@@ -17,7 +17,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.metrics.collapse import explain_doubt
-from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions, relate_to_ceiling, tie_metrics
+from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import find_target, read_predictions, write_predictions
 from sciscirl.runs.folder import (
     RUN_FILE,
@@ -31,6 +31,7 @@ from sciscirl.runs.folder import (
     write_json,
 )
 from sciscirl.task.papers import VOCABULARIES, short_name
+from sciscirl.task.predictions import tie_metrics
 
 PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"

@@ -15,7 +15,8 @@ from warnings import catch_warnings, simplefilter
 
 from sciscidata.errors import how_to_install
 from sciscidata.storage.sums import check_sealed, read_json
-from sciscirl.envs.models import ADAPTER_FILES, REMEDY, find_base_model, may_run_code, read_facts
+from sciscirl.envs.model_folder import find_base_model, read_facts
+from sciscirl.envs.models import ADAPTER_FILES, REMEDY, may_run_code
 from sciscirl.envs.tokenizer import load_errors
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.hardware_options import Quantization

@@ -8,9 +8,10 @@ from sciscidata.options.checks import check_value
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseConfig
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import prediction_schema, tabulate_logs
+from sciscirl.metrics.predictions import tabulate_logs
 from sciscirl.runs.folder import find_rollouts, read_answers, seal_new
 from sciscirl.task.papers import Target
+from sciscirl.task.predictions import prediction_schema
 
 
 class TrainingWatch:

@@ -39,8 +39,9 @@ from sciscirl.lab.report.layout import (
 )
 from sciscirl.lab.report.runs import Repeated, Run, find_papers, find_repeated, hash_release, judge_baselines
 from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions
-from sciscirl.metrics.predictions import column_ends, find_target
+from sciscirl.metrics.predictions import find_target
 from sciscirl.runs.lineage import render_start
+from sciscirl.task.predictions import column_ends
 from sciscirl.task.release import open_release
 
 #: The metric that decides.

@@ -28,7 +28,7 @@ from sciscirl.lab.evaluation.results import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import check_predictions, find_target, prediction_schema, read_predictions
+from sciscirl.metrics.predictions import check_predictions, find_target, read_predictions
 from sciscirl.runs.alarms import list_alarms
 from sciscirl.runs.folder import (
     ADAPTER,
@@ -50,6 +50,7 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.task.papers import TARGETS, Target, TargetName, list_labels, read_own_target, short_name
+from sciscirl.task.predictions import prediction_schema
 from sciscirl.task.release import PartName, read_split
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sciscidata.storage import atomic_folder
 from sciscidata.storage.small_files import read_whole
 from sciscidata.terminal.messages import one_line
-from sciscirl.envs.models import ADAPTER_FILES, find_base_model
+from sciscirl.envs.model_folder import find_base_model
+from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.envs.tokenizer import load_errors, load_tokenizer
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.models.adapter_archive import download_archive

@@ -16,10 +16,10 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab.objectives.batch_term import ShareTracker
 from sciscirl.lab.objectives.dataset import RunGroupBuilder
 from sciscirl.lab.objectives.sampling import DynamicSampling
-from sciscirl.metrics.metrics import GROUP_SQUARE
-from sciscirl.metrics.predictions import collect_predictions, prediction_schema
+from sciscirl.metrics.predictions import collect_predictions
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES
+from sciscirl.task.predictions import GROUP_SQUARE, prediction_schema
 from sciscirl.task.release import read_split
 from sciscirl.task.rewards import REWARDS
 from sciscirl.task.rules import TaskRules

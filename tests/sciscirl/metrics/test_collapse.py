@@ -20,9 +20,9 @@ from sciscirl.errors import CollapseError
 from sciscirl.lab.compose import train_preset
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, explain_doubt, find_signs, measure_spread
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import INVALID
 from sciscirl.options import TrainOptions
 from sciscirl.rl import train as training
+from sciscirl.task.predictions import INVALID
 from tests.sciscirl.metrics.test_metrics import PREDICTED, PUBLISHED, row
 from tests.sciscirl.tinker_stub import serve_models
 from tests.sciscirl.toy import Scripted, say

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
-from sciscirl.metrics.metrics import AVERAGED, measure_predictions
-from sciscirl.metrics.predictions import check_predictions, make_prediction, prediction_schema, split_by_label
+from sciscirl.metrics.metrics import measure_predictions
+from sciscirl.metrics.predictions import check_predictions, split_by_label
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, name_gold
+from sciscirl.task.predictions import AVERAGED, make_prediction, prediction_schema
 from sciscirl.task.rewards import REWARDS, score_answer
 
 EVERY = [dict(zip(VOCABULARIES, pair, strict=True)) for pair in product(*VOCABULARIES.values())]

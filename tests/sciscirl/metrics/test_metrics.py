@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals, resample_metrics
-from sciscirl.metrics.metrics import measure_predictions, tie_metrics
-from sciscirl.metrics.predictions import INVALID, PREDICTIONS, make_prediction
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.task.contracts import parse_answer, render_answer
+from sciscirl.task.predictions import INVALID, PREDICTIONS, make_prediction, tie_metrics
 from sciscirl.task.rewards import REWARDS, score_answer
 from tests.conftest import REPOSITORY
 

@@ -12,8 +12,8 @@ import pytest
 
 from sciscidata.errors import SciSciDataError, UnsafeNameError
 from sciscidata.storage import small_files
-from sciscirl.envs import models
-from sciscirl.envs.models import find_broken
+from sciscirl.envs import model_folder
+from sciscirl.envs.model_folder import find_broken
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.subject import find_subject
@@ -215,4 +215,4 @@ def test_pipes_in_models_adapters_and_checkpoints_are_named(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     assert find_broken(tmp_path) == "model.safetensors"
     assert find_damage(tmp_path, {"model.safetensors": "00"}) == "model.safetensors is a pipe or a device"
-    assert told(lambda: models.read_facts(tmp_path / "model.safetensors"))
+    assert told(lambda: model_folder.read_facts(tmp_path / "model.safetensors"))

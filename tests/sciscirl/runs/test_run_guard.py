@@ -27,11 +27,13 @@ from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.results import save_evaluation
 from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.models.local_model import load_base_model
-from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
+from sciscirl.metrics.predictions import check_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
-from sciscirl.presets import PRESETS, Preset, describe
+from sciscirl.presets import PRESETS, describe
 from sciscirl.rl.train import guarded_run
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
+from sciscirl.task.experiment import Preset
+from sciscirl.task.predictions import make_prediction
 from sciscirl.task.release import read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules

@@ -34,12 +34,13 @@ from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_classes
 from sciscirl.lab.sft.examples import gold_answer
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import collect_predictions, find_target, make_prediction
+from sciscirl.metrics.predictions import collect_predictions, find_target
 from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS, describe, recall_rules
 from sciscirl.runs.folder import read_facts
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
 from sciscirl.task.papers import OwnTarget, list_labels, read_own_target
+from sciscirl.task.predictions import make_prediction
 from sciscirl.task.prompts import STYLES, render_prompt
 from sciscirl.task.release import choose_target, read_split
 from sciscirl.task.rewards import score_answer
@@ -206,7 +207,7 @@ def test_made_answers_are_measured_over_all_classes_from_the_file_alone(release,
         assert metrics["forecast_brier"] == pytest.approx(fmean(losses), abs=1e-3)
     import polars as pl
 
-    from sciscirl.metrics.predictions import prediction_schema
+    from sciscirl.task.predictions import prediction_schema
 
     table = pl.DataFrame(rows, schema=prediction_schema(target))
     config = EvaluationConfig(release=release, out=tmp_path / "e", preset="exp7", target="label")

@@ -22,9 +22,9 @@ from sciscidata.release.release import Release
 from sciscidata.schemas import SCORES as SCORES_OF_RELEASE
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import make_prediction
 from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
 from sciscirl.task.papers import TARGETS, Gold, PaperView
+from sciscirl.task.predictions import make_prediction
 from sciscirl.task.prompts import STYLES, render_prompt
 from sciscirl.task.release import read_part, read_split
 from sciscirl.task.rewards import REWARDS, score_answer

@@ -27,9 +27,10 @@ from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import make_prediction, prediction_schema, read_predictions
+from sciscirl.metrics.predictions import read_predictions
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import list_labels
+from sciscirl.task.predictions import make_prediction, prediction_schema
 from sciscirl.task.rewards import REWARDS, score_answer
 from tests.sciscirl.made_runs import make_evaluation
 from tests.sciscirl.toy import make_slice

@@ -14,8 +14,9 @@ from sciscirl.errors import PredictionsError, RunFolderError, SciSciRLError
 from sciscirl.lab.analysis.select_checkpoint import SelectionConfig, render_selection, select_checkpoint
 from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import PREDICTIONS, write_predictions
+from sciscirl.metrics.predictions import write_predictions
 from sciscirl.runs.folder import list_weights, write_json
+from sciscirl.task.predictions import PREDICTIONS
 
 N = 300
 GOLD = [DISRUPTION_LABELS[number % 3] for number in range(N)]

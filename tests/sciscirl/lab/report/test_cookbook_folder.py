@@ -87,6 +87,17 @@ def test_an_evaluation_asks_as_the_run_was_asked(trained, builder, toy_slice, tm
     assert subject.eval_split == "test"
 
 
+def test_a_folder_is_read_whether_or_not_its_builder_has_parts(trained, toy_slice, tmp_path):
+    config = EvaluationConfig(run=trained, release=toy_slice, out=tmp_path / "out")
+    subject, file = find_subject(config), trained / "config.json"
+    written = json.loads(file.read_text("utf-8"))
+    builder = written["dataset_builder"]
+    for part in ("task", "order", "choice"):
+        builder |= builder.pop(part)
+    file.write_text(json.dumps(written), "utf-8")
+    assert find_subject(config) == subject
+
+
 def test_supervised_folders_are_read_with_the_steps_of_all_epochs(builder, tmp_path):
     gold = GoldDatasetBuilder(papers=builder, options=TinkerSftOptions(release=builder.release))
     config = supervised.Config(
@@ -115,7 +126,7 @@ def test_a_run_of_another_environment_is_named_and_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"), [({"release": "/gone"}, "its release is None"), ({"style": 3}, "style is 3")]
+    ("change", "said"), [({"release": "/gone"}, "its release is None"), ({"task": {"style": 3}}, "style is 3")]
 )
 def test_a_damaged_folder_of_the_cookbook_is_named_by_its_own_file(trained, toy_slice, tmp_path, change, said):
     config = json.loads((trained / "config.json").read_text("utf-8"))

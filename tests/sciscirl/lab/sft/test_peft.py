@@ -18,7 +18,7 @@ if not all(map(find_spec, ("peft", "accelerate"))):  # to import them takes seco
 
 from safetensors.torch import load_file
 
-from sciscirl.envs.models import find_base_model
+from sciscirl.envs.model_folder import find_base_model
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.dry_run import describe_peft_training
 from sciscirl.lab.evaluation.config import EvaluationConfig
