@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 import polars as pl
 
-from sciscidata.disruption.config import WindowYears
+from sciscidata.disruption.config import WindowYears, first_open_window
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import Configuration, Share, Year, check_value, checked_config
 from sciscidata.options.did_you_mean import suggest
@@ -436,9 +436,7 @@ def choose_last_year(
 
 def first_open_year(config: EligibilityConfig, window_years: int | None, last_year: int | None) -> int | None:
     """Return the first publication year whose window was not over before the last year; None if that is no matter."""
-    if not config.complete_window or window_years is None or last_year is None:
-        return None
-    return last_year - window_years
+    return first_open_window(window_years, last_year) if config.complete_window else None
 
 
 def first_reason(rows: Mapping[str, Filter], config: EligibilityConfig, first_open: int | None) -> pl.Expr:

@@ -36,7 +36,7 @@ from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.draw import Drawn, draw
-from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
+from sciscidata.sampling.manifest_entries import NullModel, describe_background, describe_novelty, remark_on_novelty
 from sciscidata.schemas import CD_SCORES, Corpus
 from sciscidata.scoring import Computed, label_works, score
 from sciscidata.sources.kinds import Ask, Citations, Scored, Scores, Texts
@@ -190,15 +190,13 @@ def _diagnose(scored: Scored, config: BuildConfig, last_year: int | None = None)
 def _describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: dict[str, Any] | None) -> dict[str, Any]:
     """State in JSON types what was read, decided and counted, and warn of what was probably not meant."""
     kind, demand = find_source(config.source), drawn.demand
-    novelty = describe_novelty(
-        None if kind.brings_labels else config.novelty,
-        config.thresholds,
-        background,
-        drawn.scored,
-        works=drawn.counts["filters"]["works"],
-        published=config.has_published_scores,
-        concentrations=labelled.concentrations if isinstance(labelled, Computed) else None,
+    model = NullModel(
+        config=None if kind.brings_labels else config.novelty,
+        background=background,
+        is_published=config.has_published_scores,
+        concentrations=labelled.concentrations if isinstance(labelled, Computed) else {},
     )
+    novelty = describe_novelty(model, drawn.scored, drawn.counts["filters"]["works"], config.thresholds)
     for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
         logger.warning("%s", remark)
     checks, ceiling = _diagnose(labelled, config, last_year=drawn.counts["last_year"]), None
@@ -308,7 +306,7 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
     refuse_unwritable(config.out)
     describe_background(config.background, config.novelty)  # refused before any work is read
     with _open_in_steps(config, "write labelled works") as source:
-        scored = score(source, config.demand, config.measures, engine)
+        scored = score(source, config.demand, replace(config.measures, engine=engine))
         begin_step("write labelled works")
         labelled, label = label_works(scored, config.thresholds, config.label)
         rows = labelled.rows.filter(pl.any_horizontal(pl.col(*vocabularies(label)).is_not_null()))

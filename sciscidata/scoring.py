@@ -14,7 +14,6 @@ import polars as pl
 from sciscidata.disruption.compare import compare_scores, compare_z
 from sciscidata.disruption.index import cache_cd_index, score_graph
 from sciscidata.eligibility import add_references
-from sciscidata.engines.engine import Engine
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import LabelThresholds, compute_labels, find_conventionality_cut
 from sciscidata.novelty.atypicality import cache_atypicality, join_atypicality, rescore, score_atypicality
@@ -39,8 +38,8 @@ logger = logging.getLogger(__name__)
 class Computed(Scored):
     """Scores that were computed from citations.
 
-    ``concentrations`` are filled when ``rows`` are collected. ``to_compare`` has ``cd_index`` of all works where the
-    source has published scores too.
+    ``concentrations`` are filled when ``rows`` are collected, but not by an engine. ``to_compare`` has ``cd_index`` of
+    all works where the source has published scores too.
     """
 
     source: Citations
@@ -49,13 +48,10 @@ class Computed(Scored):
     to_compare: pl.DataFrame
 
 
-def score(source: Citations | Scores | Ask, demand: Demand, measures: Measures, engine: Engine | None = None) -> Scored:
-    """Take the scores of a source, ask for them, or score its works by their citations.
-
-    ``engine`` scores by tasks in the cache folder. Then ``concentrations`` stay empty.
-    """
+def score(source: Citations | Scores | Ask, demand: Demand, measures: Measures) -> Scored:
+    """Take the scores of a source, ask for them, or score its works by their citations."""
     if isinstance(source, Citations):
-        return _score_citations(source, demand, measures, engine)
+        return _score_citations(source, demand, measures)
     if isinstance(source, Ask):
         return source.until(demand, measures)
     demand.leave_out(source.facts)
@@ -63,7 +59,7 @@ def score(source: Citations | Scores | Ask, demand: Demand, measures: Measures, 
     return Scored(demand.take_structure(rows, source.texts), source.facts, source.texts)
 
 
-def _score_citations(source: Citations, demand: Demand, measures: Measures, engine: Engine | None) -> Computed:
+def _score_citations(source: Citations, demand: Demand, measures: Measures) -> Computed:
     """Score works by their citations, and compare published scores by label."""
     works, citations, facts, texts = source
     begin_step("build the citation graph")
@@ -73,7 +69,7 @@ def _score_citations(source: Citations, demand: Demand, measures: Measures, engi
         begin_step("score disruption")
         scores = _add_novelty(score_graph(graph, measures.cd), graph, works, measures, concentrations)
         return Computed(add_references(scores, citations), facts, works, *of_graph, scores.clear())
-    scores = score_structure(graph, works, measures, concentrations, engine)
+    scores = score_structure(graph, works, measures, concentrations)
     to_compare = scores.clear()
     if len(facts.published.collect_schema()) > 1:  # than the ids
         facts.provenance["comparison"] = _compare(facts.published, scores, demand.thresholds)
@@ -87,18 +83,17 @@ def score_structure(
     works: pl.LazyFrame,
     measures: Measures,
     concentrations: dict[int, float] | None = None,
-    engine: Engine | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph, without its text, in index order; with ``engine`` a graph in the cache folder."""
+    """Score every work of a graph, without its text, in index order; with an engine a graph in the cache folder."""
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
     begin_step("score disruption")
-    if engine is None:
+    if measures.engine is None:
         scores = score_graph(graph, measures.cd)
     else:
-        scores = _read_years(cache_cd_index(graph, measures.cache_dir, measures.cd, engine=engine))
+        scores = _read_years(cache_cd_index(graph, measures.cache_dir, measures.cd, engine=measures.engine))
     scores = scores.select(*CD_SCORES, n_references, n_citers)
-    return _add_novelty(scores, graph, works, measures, concentrations, engine)
+    return _add_novelty(scores, graph, works, measures, concentrations)
 
 
 def _read_years(folder: Path) -> pl.DataFrame:
@@ -112,18 +107,17 @@ def _add_novelty(
     works: pl.LazyFrame,
     measures: Measures,
     concentrations: dict[int, float] | None,
-    engine: Engine | None = None,
 ) -> pl.DataFrame:
     """Add the columns of ATYPICALITY to scores that are in index order."""
     if measures.novelty is None:
         return join_atypicality(scores, works, works, None).collect()
     begin_step("score novelty")
     table = None if measures.background is None else read_background(measures.background).for_venues_of(works)
-    given = (graph, venue_numbers(graph, works))
+    venues, engine = venue_numbers(graph, works), measures.engine
     if engine is None:
-        found = score_atypicality(*given, measures.novelty, background=table, concentrations=concentrations)
+        found = score_atypicality(graph, venues, measures.novelty, background=table, concentrations=concentrations)
     else:
-        made = cache_atypicality(*given, measures.cache_dir, measures.novelty, background=table, engine=engine)
+        made = cache_atypicality(graph, venues, measures.cache_dir, measures.novelty, background=table, engine=engine)
         found = _read_years(made)
     return scores.hstack(found.drop("work_id"))
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from sciscidata.disruption.config import WindowYears
+from sciscidata.disruption.config import WindowYears, first_open_window
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import LATER, SWAPPED, Edges, edges_of, say_few_joined, say_share
 from sciscidata.graph.graph import CitationGraph, build_graph, require_times
@@ -326,9 +326,10 @@ def _check_references(counted: pl.DataFrame) -> Check:
 
 
 def _check_windows(per_year: dict[int, int], window_years: int | None, last_year: int | None) -> Check:
-    if window_years is None or last_year is None:
+    open_from = first_open_window(window_years, last_year)
+    if open_from is None:
         return Check("complete_window", None, None, "a window without end is never complete")
-    by_year = [{"year": year, "n": n * (year + window_years < last_year), "of": n} for year, n in per_year.items()]
+    by_year = [{"year": year, "n": n * (year < open_from), "of": n} for year, n in per_year.items()]
     n, of = sum(group["n"] for group in by_year), sum(per_year.values())
     predicate = f"have a window of {window_years} years that was over before {last_year}, the last year"
     return _judge("complete_window", n, of, predicate)._replace(by_year=by_year)

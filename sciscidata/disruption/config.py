@@ -161,6 +161,18 @@ class CDConfig(Configuration):
         return cls(**conventional_options(cls, COMPAT, name, changes))
 
 
+def first_open_window(window_years: int | None, last_year: int | None) -> int | None:
+    """Return the first publication year whose window was not over before the last year of the data.
+
+    None where a window has no end, or nobody knows the last year.
+
+    Example:
+        >>> first_open_window(5, 2024), CDConfig().times_of_citers(2019, 5)[-1]
+        (2019, 2024)
+    """
+    return None if window_years is None or last_year is None else last_year - window_years
+
+
 def length(window: int | str) -> tuple[int, str]:
     """Take a window apart: how many days (``"d"``) or months (``"mo"``); a year has twelve.
 

@@ -19,7 +19,6 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
-from sciscidata.options.checks import check_threads
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
 from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.release import check_target, plain_numbers
@@ -110,14 +109,12 @@ def write_labelled(
     *,
     source: Mapping[str, Any] | None = None,
     label: OwnLabel | None = None,
-    n_threads: int | None = None,
 ) -> dict[str, Any]:
     """Write a row for every work that is in both frames, in bounded memory; used by ``pipeline.export_labelled``.
 
     ``labelled.jsonl`` holds EXAMPLE rows with the bytes of a release, in the order of ``works``. ``labelled.json`` is
     the report, which is also returned. ``folder`` is checked immediately, labels when read.
     """
-    check_threads(n_threads)
     folder = real_path(folder)
     texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_labelled", columns=_FROM_WORKS)
     columns = _columns_read(texts)
@@ -131,7 +128,7 @@ def write_labelled(
         atomic_folder(folder) as unfinished,
         (unfinished / LINES).open("wb") as file,
         progress_bar("write labelled works", unit="works") as advance,
-        closing(_render(texts.select(columns), labels, n_threads)) as rendered,
+        closing(_render(texts.select(columns), labels)) as rendered,
     ):
         for batch in rendered:
             file.write(batch.lines)
@@ -197,9 +194,9 @@ def _columns_read(works: pl.LazyFrame) -> list[str]:
     return [*_FROM_WORKS, *({ORIGINAL_ID} & {*works.collect_schema()})]
 
 
-def _render(works: pl.LazyFrame, labels: pl.DataFrame, n_threads: int | None) -> Generator[_Batch]:
+def _render(works: pl.LazyFrame, labels: pl.DataFrame) -> Generator[_Batch]:
     """Render batches on several threads, a few at a time, and give them in order."""
-    n_threads = n_threads or pl.thread_pool_size()
+    n_threads = pl.thread_pool_size()
     words = labels.select(pl.col(pl.Enum)).columns
     names = list(dict.fromkeys((*EXAMPLE, *words)))
 

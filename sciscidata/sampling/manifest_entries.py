@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -34,21 +34,27 @@ def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict
     return {"sha256": hash_file(path), **facts.row(0, named=True)}
 
 
-def describe_novelty(
-    config: NoveltyConfig | None,
-    thresholds: LabelThresholds,
-    background: dict[str, Any] | None,
-    scored: pl.LazyFrame | pl.DataFrame,
-    *,
-    works: int,
-    published: bool = False,
-    concentrations: Mapping[int, float] | None = None,
-) -> dict[str, Any] | None:
-    """State the null model, how many works and pairs were scored, and the cut of Uzzi's rule; None without novelty.
+class NullModel(NamedTuple):
+    """How novelty was scored.
 
-    ``background`` is from describe_background. With ``published``, z was published by others: only scores follow from
-    ``config``. ``concentrations`` are of venues, by year.
+    Attributes:
+        config: the null model. None: there is no novelty.
+        background: from describe_background.
+        is_published: z was published by others: only scores follow from ``config``.
+        concentrations: of venues, by year.
     """
+
+    config: NoveltyConfig | None
+    background: dict[str, Any] | None
+    is_published: bool
+    concentrations: Mapping[int, float]
+
+
+def describe_novelty(
+    model: NullModel, scored: pl.LazyFrame | pl.DataFrame, n_works: int, thresholds: LabelThresholds
+) -> dict[str, Any] | None:
+    """State the null model, how many works and pairs were scored, and the cut of Uzzi's rule; None without novelty."""
+    config, background, published, concentrations = model
     if config is None:
         return None
     with_z = pl.col("n_pairs").filter(pl.col("z_p10").is_not_null())
@@ -58,10 +64,10 @@ def describe_novelty(
         "config": None if published else asdict(config),
         "published": {"score": config.score} if published else None,
         "background": background,
-        "works": works,
+        "works": n_works,
         "scored_works": summary["works"],
         "scored_pairs": summary["pairs"],
-        "venue_concentration": {str(year): round(share, 4) for year, share in sorted((concentrations or {}).items())},
+        "venue_concentration": {str(year): round(share, 4) for year, share in sorted(concentrations.items())},
         "conventionality_cut": find_conventionality_cut(scored.lazy(), thresholds),
     }
 

@@ -16,6 +16,7 @@ import polars as pl
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.disruption.config import CDConfig
 from sciscidata.eligibility import EligibilityConfig
+from sciscidata.engines.engine import Engine
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
@@ -63,7 +64,7 @@ class Facts(NamedTuple):
         provenance: where the works come from, in JSON types, for the manifest.
         vocabulary: frame with all primary fields and venues.
         label_files: files of the source that may hold the column of a label of one's own.
-        lacks: columns that are unknown of every work, each with what to do about it.
+        lacks: columns that are unknown of every work, and what to do where one is needed. "": leave out what reads it.
         published: scores to compare computed ones with: ``work_id``, and ``cd_index`` or z or both.
     """
 
@@ -148,12 +149,13 @@ class Scored:
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """How works are scored, as in ``BuildConfig``."""
+    """How works are scored, as in ``BuildConfig``; ``engine`` scores by tasks in the cache folder."""
 
     cd: CDConfig
     novelty: NoveltyConfig | None
     background: Path | None
     cache_dir: Path
+    engine: Engine | None = None
 
 
 class Demand(Protocol):

@@ -65,10 +65,6 @@ class Reason(NamedTuple):
     remedy: str
 
 
-def _same(config: Any) -> Any:  # noqa: ANN401 (any source)
-    return config
-
-
 class Source(NamedTuple):
     """What a build knows of a kind of source before it opens one.
 
@@ -103,7 +99,7 @@ class Source(NamedTuple):
     corpus_folder: Callable[[Any], str | None] = lambda _: None
     sizes: Mapping[str, Any] = {}
     has_own_labels_only: Callable[[Any], bool] = lambda _: False
-    with_citations: Callable[[Any], Any] = _same
+    with_citations: Callable[[Any], Any] = lambda config: config
     text_options: tuple[str, ...] = ()
 
 

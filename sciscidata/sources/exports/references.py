@@ -94,8 +94,7 @@ def split_references(text: str) -> CitedReferences:
     texts: list[str] = []
     is_list, is_whole = False, True  # of what the last text has: only authors, and its year
     for piece in pieces:
-        begins = _BEGINS.match(piece) is not None
-        if texts and not _is_new(piece, begins, is_whole, is_list, texts[-1], form):
+        if texts and not _is_new(piece, texts[-1], form, is_whole=is_whole, is_list=is_list):
             texts[-1] += (", " if is_list else "; ") + piece
             form = Form.SCOPUS_2025 if is_list and form == Form.SCOPUS_2023 else form
         else:
@@ -106,8 +105,9 @@ def split_references(text: str) -> CitedReferences:
     return CitedReferences(form, texts, len(pieces) - len(texts))
 
 
-def _is_new(piece: str, begins: bool, is_whole: bool, is_list: bool, before: str, form: Form) -> bool:
+def _is_new(piece: str, before: str, form: Form, *, is_whole: bool, is_list: bool) -> bool:
     """Tell whether a piece behind "; " begins a reference, or goes on with the one before."""
+    begins = _BEGINS.match(piece) is not None
     goes_on = piece[:1].islower() and not begins and not piece.startswith("http")
     if is_whole and not goes_on:
         return form != Form.SCOPUS_2004 or begins or _HAS_YEAR.search(piece) is not None

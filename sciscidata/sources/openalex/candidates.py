@@ -14,7 +14,7 @@ import msgspec
 import polars as pl
 
 from sciscidata.disruption.index import CDConfig
-from sciscidata.eligibility import EligibilityConfig
+from sciscidata.eligibility import EligibilityConfig, first_open_year
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.openalex_api.answer_checks import check_answer
 from sciscidata.openalex_api.client import OpenAlexClient
@@ -103,8 +103,9 @@ class Candidates:
                 logger.warning("%s", remark)
         all_years = cls(client, config, eligibility, {year: counts[year] for year in sorted(counts)}, later)
         last_years = [config.to_year, 9_999 if eligibility.max_year is None else eligibility.max_year]
-        if eligibility.complete_window and cd.window_years is not None and eligibility.last_year is not None:
-            last_years.append(eligibility.last_year - cd.window_years - 1)
+        open_from = first_open_year(eligibility, cd.window_years, eligibility.last_year)
+        if open_from is not None:
+            last_years.append(open_from - 1)
         first, last = max(config.from_year, eligibility.min_year or 1), min(last_years)
         chosen = {year: n for year, n in all_years.per_year.items() if first <= year <= last}
         if not chosen:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -172,7 +172,7 @@ def ingest_snapshot(
         _report_implausible(implausible, config)
         is_kept = config.implausible == "keep"
         taken = [receipts[name] for name in sorted(receipts) if is_kept or name not in implausible]
-        _seal(layout, config, out, taken, problems, implausible)
+        _seal(layout, config, out, taken, _LeftOut(problems, implausible))
         tidy_downloads(out, lists)
     return scan_corpus(out)
 
@@ -238,15 +238,22 @@ def _check_disk(jobs: Sequence[Job], out: Path, n_workers: int) -> None:
         )
 
 
+class _LeftOut(NamedTuple):
+    """Parts that cannot be read, and parts with implausible works: names and reasons."""
+
+    problems: dict[str, str]
+    implausible: dict[str, str]
+
+
 def _seal(
     layout: Layout,
     config: SnapshotConfig,
     out: Path,
     receipts: list[Receipt],
-    problems: dict[str, str],
-    implausible: dict[str, str],
+    left_out: _LeftOut,
 ) -> None:
     """Find the rows that do not count, and write the report that makes the folder a corpus."""
+    problems, implausible = left_out
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
     n_changed = sum(receipt.changed_dois for receipt in receipts)
     if not totals["works"]:
