@@ -17,7 +17,7 @@ from sciscidata.config import BuildConfig
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import field_hints
 from sciscidata.options.parser import translate
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.stages import ingest, write_atypicality, write_cd_index, write_null_cd_index
 
 #: Words for options that 3, or the last choice, does not fit.
