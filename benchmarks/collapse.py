@@ -172,7 +172,7 @@ def run_reference(data: Slice, seed: int, n_steps: int) -> Ends:
     """Evaluate the best that such a policy can do: the same outputs, fitted to the labels."""
     preset = PRESETS["exp4"]
     policy = Policy(Answers(preset, data.train))
-    fitted = train_supervised(data.train, data.train_rows, seed, n_steps, preset.batch_size)
+    fitted = train_supervised(data.train, data.train_rows, seed, n_steps, preset.order.batch_size)
     policy.words, policy.bias = fitted[:-1], fitted[-1]
     policy.forms = np.where(np.arange(len(FORMS)) == 0, 0.0, -np.inf)
     judge = Judge(policy.space, data.test, data.test_rows)

@@ -17,8 +17,8 @@ import numpy as np
 
 from sciscirl.envs.dataset import order_papers
 from sciscirl.lab.objectives.batch_term import ShareTracker, batch_term
-from sciscirl.presets import Preset
 from sciscirl.task.contracts import render_answer
+from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import VOCABULARIES, Paper
 from sciscirl.task.rewards import score_answer
 
@@ -158,16 +158,16 @@ class Trainer:
         self.space = Answers(preset, papers)
         self.policy, self.draws = Policy(self.space), Draws(seed)
         self.gold = np.array([LABELS.index(str(paper.gold.disruption_label)) for paper in papers])
-        self.order = endless_order(papers, seed, interleave=preset.interleave)
+        self.order = endless_order(papers, seed, interleave=preset.order.interleave)
         self.tracker = ShareTracker(self.space.rules.class_counts) if self.space.rules.table.share_penalty else None
         self.n_steps = 0
 
     def step(self) -> None:
         """Sample a group of answers to each paper of a batch, pay them, learn."""
-        batch = list(itertools.islice(self.order, self.preset.batch_size))
+        batch = list(itertools.islice(self.order, self.preset.order.batch_size))
         by_content, by_form = self.policy.chances(self.rows[batch])
-        contents = self.draws.choose(by_content, self.preset.group_size)
-        forms = self.draws.choose(np.tile(by_form, (len(batch), 1)), self.preset.group_size)
+        contents = self.draws.choose(by_content, self.preset.sampling.group_size)
+        forms = self.draws.choose(np.tile(by_form, (len(batch), 1)), self.preset.sampling.group_size)
         rewards = self.space.rewards[forms, contents, self.gold[batch][:, None]]
         if self.tracker is not None:
             rewards = rewards + self._batch_terms(self.tracker, forms, contents)

@@ -12,7 +12,6 @@ import ast
 import base64
 import html
 import importlib
-import inspect
 import json
 import posixpath
 import re
@@ -244,49 +243,27 @@ def render_api(package: str) -> dict[str, str]:
 
 def render_command(program: str) -> str:
     """Describe a command line as its own parsers do."""
-    text = _render_data_commands() if program == "sciscidata" else _render_learning_commands()
-    return f"# The `{program}` command\n\n{text}"
+    from sciscidata.options.commands import list_options, read_sections
+    from sciscidata.options.parser import ARGUMENTS, plain
 
-
-def _render_data_commands() -> str:
-    from sciscidata.cli.commands import COMMANDS, list_options, section_titles
-    from sciscidata.options.parser import ARGUMENTS
-
-    parts: list[str] = []
-    for name, command in COMMANDS.items():
-        text = f"{command.help[0].upper()}{command.help[1:]}."
-        parts += [f"## `sciscidata {name}`", "", text, "", "```", command.example, "```", ""]
-        options = list_options(name)
-        for section, title in section_titles().items():
-            rows = [option for option in options if option.section == section]
-            if rows:
-                head = ["| flag | setting | values | default | what it does |", "|---|---|---|---|---|"]
-                parts += [f"### {title}", "", *head]
-            for option in rows:
-                setting = "" if section == ARGUMENTS else f"`{option.name}`"
-                cells = (f"`{option.flag}`", setting, str(option.hint), option.default_text, option.text)
-                parts.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-            parts += [""] * bool(rows)
-    return "\n".join(parts)
-
-
-def _render_learning_commands() -> str:
-    from sciscidata.options.parser import plain
-    from sciscirl.cli.commands import COMMANDS
-    from sciscirl.cli.flags import list_options
-
-    parts = ["An option may be written as `--option value` or as `option=value`.\n"]
-    for name, command in COMMANDS.items():
-        text, _, example = (inspect.getdoc(command) or "").partition("\n\nExample:\n")
-        parts += [f"## `sciscirl {name}`", "", text.partition("\n\nArgs:")[0], ""]
-        if example:
-            parts += ["```text", inspect.cleandoc(example), "```", ""]
-        options = list_options(command)
-        if options:
-            parts += ["| option | values | default | what it does |", "|---|---|---|---|"]
-        for option in options:
-            default = f"`{option.default_text}`" if option.default_text else ""
-            name = f"`{option.flag or option.name.upper()}`"
-            parts.append(f"| {name} | {option.hint} | {default} | {plain(option.text)} |".replace("\n", " "))
-        parts.append("")
+    commands = importlib.import_module(f"{program}.cli.commands").PROGRAM
+    parts = [f"# The `{program}` command\n"]
+    parts += ["An option may be written as `--option value` or as `option=value`.\n"] * commands.takes_pairs
+    for name, command in commands.commands.items():
+        said, headings = read_sections(command), {}
+        parts += [f"## `{program} {name}`", "", said[""].strip(), ""]
+        parts += ["```text", said["Example"], "```", ""] if "Example" in said else []
+        for option in list_options(command):
+            headings.setdefault(option.title, {}).setdefault(option.key, option)
+        for title, options in headings.items():
+            has_settings = any(option.section != ARGUMENTS for option in options.values())
+            head = ["option", *["setting"] * has_settings, "values", "default", "what it does"]
+            rows = [head, ["---"] * len(head)]
+            for option in options.values():
+                setting = "" if option.section == ARGUMENTS else f"`{option.name}`"
+                default = f"`{option.default_text}`" if option.default_text else ""
+                cells = [f"`{option.flag}`", *[setting] * has_settings, str(option.hint), default, plain(option.text)]
+                rows.append([cell.replace("|", r"\|") for cell in cells])
+            parts += [f"### {title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
+            parts.append("")
     return "\n".join(parts)

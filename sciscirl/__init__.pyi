@@ -17,9 +17,9 @@ from .lab.report.report import write_report as write_report
 from .metrics.metrics import measure_predictions as measure_predictions
 from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS
-from .presets import Preset as Preset
 from .presets import find_preset as find_preset
 from .presets import register_preset as register_preset
+from .task.experiment import Preset as Preset
 from .task.papers import Paper as Paper
 from .task.predictions import make_prediction as make_prediction
 from .task.prompts import register_prompt as register_prompt

@@ -1,41 +1,48 @@
-"""What a training run is started with: the options of each way to train, which the commands take too."""
+"""What a training run is started with: the options of each way to train, which the commands take too.
+
+They are a partial of a preset: a class of options inherits parts of it, and ``partial_of_preset`` lets each of their
+settings be left out. A setting is read from ``Run.preset``, never from the options.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
+from types import MappingProxyType, NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from msgspec import Meta
 
-from sciscidata.options.checks import Folder, PositiveInt, Share, check_fields
+from sciscidata.options.checks import Folder, PositiveInt, check_fields
+from sciscidata.options.parser import read_texts
 from sciscirl.envs.models import MODEL_CODE
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
-from sciscirl.presets import (
-    CHANGES,
-    Beta,
-    LearningRate,
-    LossName,
-    Positive,
-    Preset,
-    SamplingTemperature,
-    Temperature,
-    find_preset,
-    lay_over,
-)
+from sciscirl.presets import CHANGES, find_preset, lay_over
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.trackers import check_trackers
-from sciscirl.task.contracts import ContractName
+from sciscirl.task.experiment import Adam, Adapter, Judging, Loss, Pairs, Preset, Sampling
 from sciscirl.task.registry import load_plugin
-from sciscirl.task.release import EvalSplit, choose_target
-from sciscirl.task.rules import Weight
+from sciscirl.task.release import ListedPapers, Order, PaperChoice, choose_target
+from sciscirl.task.rules import Task
 
-TopP = Annotated[float, Meta(gt=0, le=1)]
 #: PyTorch starts as many, and crashes where the system has no more.
 Threads = Annotated[int, Meta(ge=1, le=1024)]
 Precision = Literal["bfloat16", "float16", "float32"]
@@ -53,8 +60,6 @@ AnswersBy = Literal["sampled", "logprobs"]
 PriorCorrection = Literal["content_free", "train"]
 #: What supervised training learns: whole answers, or the tokens that say the label.
 LossOn = Literal["answer", "label"]
-#: Names with a number each, as a command line has them: ("disruptive:3", "neutral:1").
-Pairs = tuple[str, ...]
 PluginFile = Annotated[str, Meta(min_length=1, title="FILE.py")]
 #: Tinker keeps a checkpoint for ten years at most.
 Days = Annotated[int, Meta(ge=1, le=3650)]
@@ -62,16 +67,64 @@ Days = Annotated[int, Meta(ge=1, le=3650)]
 DAYS_KEPT = 90
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskOptions:
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def partial_of_preset(**defaults: Any) -> Callable[[_Class], _Class]:  # noqa: ANN401
+    """Make a class a frozen dataclass of options; ``defaults`` take the place of inherited ones.
+
+    What it inherits from a part of a preset may be left out: it is None then, and its text says so. A field of a part
+    may have another type as an option, in its metadata.
+
+    Example:
+        >>> @partial_of_preset(seed=7)
+        ... class LotteryOptions(Order):
+        ...     "Options of a lottery."
+        >>> LotteryOptions(batch_size=4)
+        LotteryOptions(batch_size=4, seed=7, interleave=None)
+        >>> read_texts(LotteryOptions.__doc__)["batch_size"]
+        "papers in a step; None: the preset's."
+    """
+
+    def make(kind: _Class) -> _Class:
+        doc, hints = inspect.cleandoc(kind.__doc__ or ""), dict[str, Any]()
+        own, texts = read_texts(doc), ""
+        for base in [base for base in kind.__bases__ if is_dataclass(base)]:
+            of_base = get_type_hints(base, include_extras=True)
+            told = {name: text for one in reversed(base.__mro__) for name, text in read_texts(one.__doc__).items()}
+            for one in fields(base):
+                hint = one.metadata.get("option", of_base[one.name])
+                if one.name in defaults:
+                    hints[one.name] = _without_none(hint)
+                elif "_is_of_options" not in vars(base) and hint == _without_none(hint):
+                    hints[one.name] = hint | None
+                    text = told[one.name].rstrip(".")
+                    end = ". None: the preset's." if ". " in text else "; None: the preset's."
+                    texts += "" if one.name in own else f"\n    {one.name}: {text}{end}"
+        head, title, rest = doc.partition("\nAttributes:")
+        kind.__doc__ = f"{head}{title or (chr(10) * 2 + 'Attributes:')}{texts}{rest}" if texts else doc
+        kind.__annotations__ = hints | inspect.get_annotations(kind)
+        for name in hints:
+            setattr(kind, name, defaults.get(name))
+        setattr(kind, "_is_of_options", True)  # noqa: B010 (no class declares it)
+        return dataclass(frozen=True, kw_only=True)(kind)
+
+    return make
+
+
+def _without_none(hint: Any) -> Any:  # noqa: ANN401
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    return Union[tuple(one for one in get_args(hint) if one is not NoneType)]  # noqa: UP007 (of a tuple)
+
+
+@partial_of_preset()
+class TaskOptions(Task, ListedPapers):
     """Options over those of a preset: what is asked, how it is answered, and what an answer earns.
 
     Attributes:
-        target: the labels that are asked for: disruption, novelty, joint, pairs (which of two papers is the more
-            disruptive one), or an own label of the release, by its name or as "label"; None: the preset's.
-        style: the prompt: plain, ontology, checklist, or one of your own; None: the preset's.
-        contract: the keys of an answer; None: the preset's.
-        reward: a name in the table of rewards; None: the preset's. The next options change its numbers.
+        max_tokens: longest answer that is sampled; None: the preset's.
         reward_not_json: the reward of an answer that is not JSON; None: the reward's.
         reward_broken: of JSON that breaks the contract; None: the reward's.
         reward_kept: for keeping the contract; None: the reward's.
@@ -82,23 +135,13 @@ class TaskOptions:
         class_weights: factors on the reward for a right label, such as disruptive:3; None: the reward's.
         balanced: weight labels so that every constant answer earns the same; None: as the reward does.
         share_penalty: cost of labels that are said too often; None: the reward's.
-        max_tokens: longest answer that is sampled; None: the preset's.
-        max_paper_tokens: cut the text of a paper to this many tokens; None: the preset's.
-        hide: fields of a paper that neither prompt nor baselines see, such as cited_by_count; None: the preset's.
-        weight: how the labels of a paper count, in rewards and in supervised training. equal: its label, like that of
-            any other. confidence: its label, as much as one can trust it (label_confidence). chances: each label, as
-            likely as it is if the work is cited anew (soft targets). None: the preset's.
-        ids: use only papers whose ids this file lists, one a line: of each split those that are in it.
         plugin: run this Python file first, which registers presets, rewards or prompts of your own.
 
     Raises:
         SciSciRLError: on construction, if a value is impossible, or the plugin fails.
     """
 
-    target: str | None = None
-    style: str | None = None
-    contract: ContractName | None = None
-    reward: str | None = None
+    max_tokens: PositiveInt | None = None
     reward_not_json: float | None = None
     reward_broken: float | None = None
     reward_kept: float | None = None
@@ -109,11 +152,6 @@ class TaskOptions:
     class_weights: Pairs | None = None
     balanced: bool | None = None
     share_penalty: float | None = None
-    max_tokens: PositiveInt | None = None
-    max_paper_tokens: PositiveInt | None = None
-    hide: tuple[str, ...] | None = None
-    weight: Weight | None = None
-    ids: Path | None = None
     plugin: PluginFile | None = None
 
     def __post_init__(self) -> None:
@@ -122,8 +160,30 @@ class TaskOptions:
             load_plugin(self.plugin)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunOptions(TaskOptions):
+@partial_of_preset()
+class ServerOptions:
+    """Options of a Tinker server.
+
+    Attributes:
+        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
+    """
+
+    base_url: str | None = None
+
+
+@partial_of_preset()
+class TrainingServerOptions(ServerOptions):
+    """Options of training on a Tinker server.
+
+    Attributes:
+        keep_days: Tinker deletes checkpoints after this many days, except the last one.
+    """
+
+    keep_days: Days = DAYS_KEPT
+
+
+@partial_of_preset()
+class RunOptions(TaskOptions, Order, Adapter, Judging, PaperChoice):
     """Options of every training run.
 
     Attributes:
@@ -135,23 +195,9 @@ class RunOptions(TaskOptions):
         resume: continue this run where it stopped.
         dry_run: show what it takes, some prompts and the settings, and train nothing.
         max_steps: stop after this many steps; None: after the last epoch.
-        n_epochs: how often each paper is shown, each time in another order.
         eval_every: steps between evaluations; one more follows the last step.
         save_every: steps between checkpoints.
-        eval_split: papers that evaluations judge by and checkpoints are chosen by: dev, held_out (training papers that
-            are kept out) or test; None: dev, or held_out if the release has no dev. Reinforcement learning of
-            disruption with a published preset then takes test, as its notes did.
-        n_train: use so many training papers, each class in its share; None: all.
-        n_test: judge by so many papers, each class in its share; None: all.
         interleave: spread the classes evenly over the batches; None: as the preset does.
-        seed: of the order of the papers. On your own hardware also of new weights and of sampled answers, which a
-            Tinker server draws by itself. None: the preset's.
-        batch_size: papers in a step; None: the preset's.
-        learning_rate: of the optimizer, or auto: the cookbook's rule for the model; None: the preset's.
-        lora_rank: of the adapter; None: the preset's.
-        eval_temperature: of sampling in evaluations, 0 is greedy; None: the preset's.
-        eval_top_p: of sampling in evaluations, from the most probable tokens with this share; None: the preset's.
-        eval_group_size: answers to each held-out paper in evaluations; None: the preset's.
         wandb_project: send the metrics to this project of trackio and Weights & Biases, too: of each that is installed.
         wandb_name: of the run there; None: the folder's name.
     """
@@ -164,47 +210,21 @@ class RunOptions(TaskOptions):
     resume: bool = False
     dry_run: bool = False
     max_steps: PositiveInt | None = None
-    n_epochs: PositiveInt | None = None
     eval_every: PositiveInt = 50
     save_every: PositiveInt = 50
-    eval_split: EvalSplit | None = None
-    n_train: PositiveInt | None = None
-    n_test: PositiveInt | None = None
-    interleave: bool | None = None
-    seed: int | None = None
-    batch_size: PositiveInt | None = None
-    learning_rate: LearningRate | Literal["auto"] | None = None
-    lora_rank: PositiveInt | None = None
-    eval_temperature: Temperature | None = None
-    eval_top_p: TopP | None = None
-    eval_group_size: PositiveInt | None = None
     wandb_project: str | None = None
     wandb_name: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainOptions(RunOptions):
+@partial_of_preset(max_steps=250)
+class TrainOptions(RunOptions, Sampling, Loss, TrainingServerOptions):
     """Options of reinforcement learning.
 
     Attributes:
         max_steps: training steps (the published tables show step 250).
         n_epochs: how often each paper may be shown; None: as often as the steps need.
-        group_size: answers to each paper, within which rewards are centred; None: the preset's.
-        temperature: of sampling in training; None: the preset's.
-        top_p: of sampling in training, from the most probable tokens with this share; None: the preset's.
-        loss_fn: the loss; None: the preset's.
-        loss_fn_config: numbers of the loss, such as clip_low_threshold:0.8 clip_high_threshold:1.28;
-            None: the preset's.
-        num_substeps: optimizer steps for the answers of a training step; None: the preset's.
-        kl_penalty_coef: cost of each nat by which the model leaves the reference; None: the preset's.
-        kl_reference: base, or weights to sample from (tinker://...); None: the preset's.
-        kl_discount: adds the penalties of later tokens, each discounted by this; None: the preset's.
-        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
-        keep_days: Tinker deletes checkpoints after this many days, except the last one.
         collapse: when all answers have one label, warn, stop with exit status 3, or do nothing.
         remove_constant_reward_groups: leave out groups whose rewards are all equal; None: as the preset does.
-        dynamic_sampling: how often a group with equal rewards is first sampled again,
-            with another paper (DAPO); None: the preset's.
         max_steps_off_policy: sample while training goes on, by weights that are at most so many steps old; None: wait.
         num_minibatches: train on a step's answers in so many parts, each when it is complete; None: in one.
         compute_post_kl: measure how far each step moved the model, by one more pass over its answers.
@@ -220,21 +240,7 @@ class TrainOptions(RunOptions):
     """
 
     of_adapter: ClassVar[tuple[str, ...]] = ()  # options that a run from other weights keeps, on your own hardware
-    max_steps: PositiveInt = 250
-    group_size: PositiveInt | None = None
-    temperature: SamplingTemperature | None = None
-    top_p: TopP | None = None
-    loss_fn: LossName | None = None
-    loss_fn_config: Pairs | None = None
-    num_substeps: PositiveInt | None = None
-    kl_penalty_coef: Annotated[float, Meta(ge=0)] | None = None
-    kl_reference: str | None = None
-    kl_discount: Share | None = None
-    base_url: str | None = None
-    keep_days: Days = DAYS_KEPT
     collapse: CollapseAction = "warn"
-    remove_constant_reward_groups: bool | None = None
-    dynamic_sampling: Annotated[int, Meta(ge=0)] | None = None
     max_steps_off_policy: Annotated[int, Meta(ge=0)] | None = None
     num_minibatches: PositiveInt | None = None
     compute_post_kl: bool = False
@@ -242,29 +248,22 @@ class TrainOptions(RunOptions):
     load_checkpoint: str | None = None
 
 
-# No slots: of the bases of a class, Python allows them to one.
-@dataclass(frozen=True, kw_only=True)
-class GoldOptions:
+@partial_of_preset()
+class GoldOptions(Adam):
     """Options of supervised fine-tuning.
 
     Attributes:
-        adam_beta1: of the optimizer of supervised runs; None: the preset's.
-        adam_beta2: of the optimizer of supervised runs; None: the preset's.
-        adam_eps: of the optimizer of supervised runs; None: the preset's.
         confidence: in every target answer, because a release has no gold for it.
         loss_on: answer: every token of the answer; label: only those that say the label. Then evaluations score the
             labels too, because nothing teaches the rest of the answer.
     """
 
-    adam_beta1: Beta | None = None
-    adam_beta2: Beta | None = None
-    adam_eps: Positive | None = None
     confidence: float = 1.0
     loss_on: LossOn = "answer"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SftOptions(GoldOptions, RunOptions):
+@partial_of_preset(preset="exp4", n_epochs=3, learning_rate=1e-4)
+class SftOptions(RunOptions, GoldOptions):
     """Options of every supervised run.
 
     Attributes:
@@ -274,23 +273,13 @@ class SftOptions(GoldOptions, RunOptions):
     """
 
     backend: ClassVar[str]
-    preset: str = "exp4"
-    n_epochs: PositiveInt = 3
-    learning_rate: LearningRate | Literal["auto"] = 1e-4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TinkerSftOptions(SftOptions):
-    """Options of supervised fine-tuning on a Tinker server.
+@partial_of_preset()
+class TinkerSftOptions(SftOptions, TrainingServerOptions):
+    """Options of supervised fine-tuning on a Tinker server."""
 
-    Attributes:
-        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
-        keep_days: Tinker deletes checkpoints after this many days, except the last one.
-    """
-
-    backend: ClassVar[str] = "tinker"
-    base_url: str | None = None
-    keep_days: Days = DAYS_KEPT
+    backend = "tinker"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -309,12 +298,11 @@ class ModelCodeOptions:
             os.environ[MODEL_CODE] = "1"
 
 
-_OF_RUN: Final = {one.name for one in fields(RunOptions)}
-_OF_RL: Final = [one.name for one in fields(TrainOptions) if one.name in CHANGES and one.name not in _OF_RUN]
-_ADAM: Final = [one.name for one in fields(GoldOptions) if one.name in CHANGES]
+_OF_RL: Final = [one.name for one in (*fields(Sampling), *fields(Loss))]
+_ADAM: Final = [one.name for one in fields(Adam)]
 #: What an evaluation calls ``temperature`` and so on, a preset calls ``eval_temperature``.
 OF_EVALUATION: Final[Mapping[str, str]] = MappingProxyType(
-    {name: f"eval_{name}" for name in ("temperature", "top_p", "group_size")}
+    {one.name.removeprefix("eval_"): one.name for one in fields(Judging)}
 )
 _OF_TRAINING: Final = ["learning_rate", "lora_rank", "interleave", *_OF_RL, *_ADAM]
 #: Options of one command that have no effect in another, and why.
@@ -337,15 +325,16 @@ def refuse_without_effect(command: str, options: Mapping[str, object]) -> None:
             raise SciSciRLError(f"{name} has no effect in sciscirl {command}: {reason}. Leave it out.")
 
 
+def list_given(options: TaskOptions) -> dict[str, Any]:
+    """List the options that have a value, by name."""
+    return {one.name: value for one in fields(options) if (value := getattr(options, one.name)) is not None}
+
+
 def resolve_preset(
     options: TaskOptions, preset: Preset | None = None, names: Mapping[str, str] = MappingProxyType({})
 ) -> Preset:
     """Return the preset that options name, or ``preset``, with options over it; ``names`` maps some to its fields."""
-    given: dict[str, Any] = {
-        names.get(one.name, one.name): value
-        for one in fields(options)
-        if (value := getattr(options, one.name)) is not None
-    }
+    given = {names.get(name, name): value for name, value in list_given(options).items()}
     changes = {name: value for name, value in given.items() if name in CHANGES}
     if "target" in changes:
         changes["target"] = choose_target(given["target"], given["release"])
@@ -374,6 +363,10 @@ class Run(Generic[_Options]):
     folder: Path
     begun_from: Mapping[str, Any] | None = None
 
+    def count_steps(self, n_batches: int) -> int:
+        """Return on how many of so many batches the run trains."""
+        return min(n_batches, self.options.max_steps or n_batches)
+
 
 def resolve_run(options: _Options) -> Run[_Options]:
     """Resolve the options of a training run; its folder is ``runs/PRESET``, or ``runs/sft-BACKEND-PRESET``.
@@ -388,7 +381,7 @@ def resolve_run(options: _Options) -> Run[_Options]:
         check_trackers()
     preset, kind, begun_from = resolve_preset(options), "", None
     if isinstance(options, SftOptions):
-        preset, kind = replace(preset, group_size=1), f"sft-{options.backend}-"  # each paper has one gold answer
+        preset, kind = preset.with_settings(group_size=1), f"sft-{options.backend}-"  # each paper has one gold answer
     folder = expand_home(options.log_path or f"runs/{kind}{preset.name}")
     if isinstance(options, TrainOptions) and options.load_checkpoint is not None:
         adapter = {name: getattr(options, name) for name in options.of_adapter}

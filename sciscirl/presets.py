@@ -9,144 +9,23 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Any, Final, cast
 
-from msgspec import Meta
-
-from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
+from sciscidata.options.checks import check_value
 from sciscidata.options.did_you_mean import find_unknown, suggest
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 from sciscidata.terminal.messages import align_columns
 from sciscirl.errors import SciSciRLError, with_own_names
 from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.task.experiment import SETTINGS, Preset
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
 from sciscirl.task.prompts import STYLES, PromptTemplate
 from sciscirl.task.registry import add_entry
 from sciscirl.task.rewards import ADJACENT, BUILT_IN, NUMBERS, REWARDS, RewardTable, change_reward, find_reward
-from sciscirl.task.rules import TaskRules
-
-#: The model of the published runs, retired from Tinker on 2026-06-12.
-HISTORICAL_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
-LossName = Literal["importance_sampling", "ppo", "cispo", "dro"]
-_CLIPS: Final = ("clip_low_threshold", "clip_high_threshold")
-#: The losses of reinforcement learning, and the numbers that each takes. Of Tinker's others, ``gspo`` and
-#: ``stable_reinforce`` need inputs that the cookbook's loop of 0.5.8 does not send.
-#: Source: https://tinker-docs.thinkingmachines.ai/losses
-LOSSES: Final[Mapping[LossName, tuple[str, ...]]] = MappingProxyType(
-    {"importance_sampling": (), "ppo": _CLIPS, "cispo": _CLIPS, "dro": ("beta",)}
-)
-#: The KL reference that is the base model.
-BASE: Final = "base"
-Beta = Annotated[float, Meta(ge=0, lt=1)]
-Positive = Annotated[float, Meta(gt=0)]
-#: Above 2, which is the most that most servers take, sampling is close to drawing tokens by chance.
-Temperature = Annotated[float, Meta(ge=0, le=2)]
-SamplingTemperature = Annotated[float, Meta(gt=0, le=2)]
-LearningRate = Annotated[float, Meta(gt=0, le=1, description="a number above 0, up to 1, or auto")]
-_Reference = Annotated[
-    str,
-    Meta(
-        pattern=r"^base$|^tinker://[^/]+/(?!weights/).+",
-        description="base, or weights to sample from, the sampler_path of a checkpoint (tinker://...)",
-    ),
-]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Preset:
-    """One experiment, whole.
-
-    Its other fields are options of the same names: see TrainOptions, and SftOptions for those of Adam. The notes
-    publish ``max_tokens`` of exp4; its default, learning rate, rank and temperatures are ours or the cookbook's.
-
-    Attributes:
-        name: by which ``find_preset`` finds it.
-        change: what sets it apart, in words.
-        base: the preset that it changes; None: it stands alone.
-        rules: labels, prompt, contract and reward.
-        loss_fn: of reinforcement learning, one of LOSSES.
-        adversarial: how an answer is challenged, and what it earns instead of ``rules.reward``; None: no challenge.
-
-    Raises:
-        SciSciRLError: on construction, if a value is impossible or has no effect. Or an adversarial preset has no
-            reasons to challenge, or a balanced reward.
-
-    Source: dynamic sampling and clip-higher, Yu et al. 2025, DAPO, arXiv:2503.14476; plain GRPO, Shao et al. 2024,
-    DeepSeekMath, arXiv:2402.03300, and JustRL, arXiv:2512.16649; clipped importance weights, MiniMax 2025, CISPO,
-    arXiv:2506.13585.
-
-    Example:
-        >>> PRESETS["exp4"].max_tokens, PRESETS["exp4"].rules.contract
-        (64, 'two_keys')
-    """
-
-    name: str
-    change: str
-    base: str | None = None
-    rules: TaskRules
-    max_tokens: PositiveInt = 256
-    model: Annotated[str, Meta(min_length=1)] = HISTORICAL_MODEL
-    batch_size: PositiveInt = 16
-    group_size: PositiveInt = 2
-    eval_group_size: PositiveInt = 1
-    seed: int = 0
-    learning_rate: LearningRate = 4e-5
-    lora_rank: PositiveInt = 32
-    temperature: SamplingTemperature = 1.0
-    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    eval_temperature: Temperature = 1.0
-    eval_top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    interleave: bool = False
-    remove_constant_reward_groups: bool = False
-    dynamic_sampling: Annotated[int, Meta(ge=0)] = 0
-    loss_fn: LossName = "importance_sampling"
-    loss_fn_config: tuple[tuple[str, float], ...] = ()
-    num_substeps: PositiveInt = 1
-    kl_penalty_coef: Annotated[float, Meta(ge=0)] = 0.0
-    kl_reference: _Reference = BASE
-    kl_discount: Share = 0.0
-    adam_beta1: Beta = 0.9
-    adam_beta2: Beta = 0.95
-    adam_eps: Positive = 1e-8
-    adversarial: AdversarialRules | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, SciSciRLError)
-        known, named = LOSSES[self.loss_fn], dict(self.loss_fn_config)
-        if strange := [name for name in named if name not in known]:
-            takes = f"takes {' and '.join(known)}" if known else "takes no numbers"
-            msg = f"loss_fn_config {strange[0]!r} has no effect: loss_fn {self.loss_fn!r} {takes}. Leave it out."
-            msg += suggest(strange[0], known)
-            raise SciSciRLError(msg)
-        low, high = named.get(_CLIPS[0], 0.0), named.get(_CLIPS[1], float("inf"))
-        if len(named) < len(self.loss_fn_config) or min(named.values(), default=0.0) < 0 or low > 1 or high < 1:
-            raise SciSciRLError(
-                f"loss_fn_config is {self.loss_fn_config!r}. Needs each number once, from 0; clip thresholds are "
-                "ratios, with 1 between them: clip_low_threshold 0.8, clip_high_threshold 1.28."
-            )
-        if not self.kl_penalty_coef and (self.kl_reference != BASE or self.kl_discount):
-            name = "kl_discount" if self.kl_reference == BASE else "kl_reference"
-            raise SciSciRLError(
-                f"{name} has no effect, because kl_penalty_coef is 0. Set kl_penalty_coef too, or leave {name} out."
-            )
-        if self.adversarial is not None and isinstance(self.rules.target, OwnTarget):
-            raise SciSciRLError(
-                f"preset {self.name!r} challenges answers about disruption and novelty, and the task is the own label "
-                f"{self.rules.target.label.name}. Choose a preset that is not adversarial."
-            )
-        if self.adversarial is not None and (self.rules.contract != "four_keys" or self.rules.table.is_balanced):
-            raise SciSciRLError(
-                f"preset {self.name!r} is adversarial, with contract {self.rules.contract!r} and reward "
-                f"{self.rules.reward!r}. Needs four_keys, for the reasons, and a reward that is not balanced."
-            )
-        if self.adversarial is not None and self.rules.is_weighed:
-            raise SciSciRLError(
-                f"preset {self.name!r} is adversarial, and pays by its own rules: weight has no effect. Leave it out."
-            )
-
+from sciscirl.task.rules import Task, TaskRules
 
 _PRESETS: Final[dict[str, Preset]] = {}
 _ALIASES: Final[dict[str, str]] = {}
@@ -163,12 +42,8 @@ REWARD_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "share_penalty": "share_penalty",
     }
 )
-_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "hide", "weight")
-_OF_PRESET: Final = tuple(
-    one.name for one in fields(Preset) if one.name not in {"name", "base", "rules", "adversarial"}
-)
 #: What ``lay_over`` can change, except for names and nested tables.
-CHANGES: Final = (*_OF_PRESET, *_OF_RULES, *REWARD_NAMES)
+CHANGES: Final = (*SETTINGS, *REWARD_NAMES)
 
 
 def find_preset(name: str) -> Preset:
@@ -261,7 +136,7 @@ def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Pres
             raise SciSciRLError(msg)
     if "prompt" in nested:
         texts = {text: str(nested["prompt"].get(text, "")) for text in ("system", "user")}
-        preset = replace(preset, rules=replace(preset.rules, style=name, own_prompt=PromptTemplate(name=name, **texts)))
+        preset = preset.with_settings(style=name, own_prompt=PromptTemplate(name=name, **texts))
     if "reward" in nested:
         _refuse_reward(preset, "reward")
         numbers = dict(nested["reward"])
@@ -292,25 +167,23 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         ...
         sciscirl.errors.SciSciRLError: class_weights of 'novel' has no effect: the labels are disruptive, ...
     """
-    rules = {name: changes[name] for name in _OF_RULES if name in changes}
-    if rules.get("target") == PAIRS:
-        rules["target"] = PAIRS  # of its name, as a file has it
+    own = {name: changes[name] for name in SETTINGS if name in changes}
     numbers = {own: changes[name] for name, own in REWARD_NAMES.items() if name in changes}
-    own = {name: changes[name] for name in _OF_PRESET if name in changes}
     for name in ("reward", *REWARD_NAMES):
         if name in changes:
             _refuse_reward(preset, name)
-    if "style" in rules:
-        rules["own_prompt"] = None if rules["style"] != preset.rules.style else preset.rules.own_prompt
-    if "reward" in rules:
-        rules["own_reward"] = None if rules["reward"] != preset.rules.reward else preset.rules.own_reward
+    if own.get("target") == PAIRS:
+        own["target"] = PAIRS  # of its name, as a file has it
+    for name, whole in (("style", "own_prompt"), ("reward", "own_reward")):
+        if own.get(name, getattr(preset.rules, name)) != getattr(preset.rules, name):
+            own[whole] = None
     if isinstance(own.get("loss_fn_config"), Mapping):
         own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
     if own.get("learning_rate") == "auto":
         own["learning_rate"] = recommend_learning_rate(own.get("model", preset.model))
-    if "loss_fn" in own and own["loss_fn"] != preset.loss_fn:
+    if own.get("loss_fn", preset.optimiser.loss_fn) != preset.optimiser.loss_fn:
         own.setdefault("loss_fn_config", ())
-    preset = replace(preset, **own, rules=replace(preset.rules, **rules))
+    preset = preset.with_settings(**own)
     if numbers:
         preset = _with_reward(preset, change_reward(preset.rules.table, numbers, target=preset.rules.target))
         _check_effect(preset, numbers)
@@ -339,7 +212,7 @@ def _refuse_reward(preset: Preset, name: str) -> None:
 
 def _with_reward(preset: Preset, table: RewardTable) -> Preset:
     own = None if REWARDS.get(table.name) == table else table
-    return replace(preset, rules=replace(preset.rules, reward=table.name, own_reward=own))
+    return preset.with_settings(reward=table.name, own_reward=own)
 
 
 def _check_effect(preset: Preset, numbers: Mapping[str, Any]) -> None:
@@ -370,7 +243,7 @@ def render_presets() -> str:
             preset.rules.contract,
             preset.rules.reward if preset.adversarial is None else "adversarial",
             str(preset.max_tokens),
-            f"{preset.batch_size} x {preset.group_size}",
+            f"{preset.order.batch_size} x {preset.sampling.group_size}",
             preset.change,
         )
         for preset in PRESETS.values()
@@ -385,8 +258,8 @@ def find_alias(name: str) -> str:
 
 def describe(preset: Preset) -> dict[str, object]:
     """Return a preset in JSON types, flat, for the record of a run; without class counts, which the release decides."""
-    own: dict[str, object] = {name: getattr(preset, name) for name in ("name", "base", *_OF_PRESET)}
-    own["loss_fn_config"] = dict(preset.loss_fn_config)
+    own = {"name": preset.name, "base": preset.base} | preset.list_settings()
+    own["loss_fn_config"] = dict(preset.optimiser.loss_fn_config)
     challenge = {} if preset.adversarial is None else {"adversarial": asdict(preset.adversarial)}
     return own | challenge | describe_rules(preset.rules)
 
@@ -401,7 +274,7 @@ def describe_rules(rules: TaskRules) -> dict[str, object]:
     # So that a run is read without its release.
     own = {"own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
     return {
-        **{name: getattr(rules, name) for name in _OF_RULES},
+        **{one.name: getattr(rules, one.name) for one in fields(Task)},
         "target": str(target),
         "hide": [*rules.hide],
         **own,
@@ -415,7 +288,7 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
     """Return the rules that ``describe_rules`` described, of a run or an evaluation. The others are the preset's."""
     preset = PRESETS.get(settings.get("name") or settings.get("preset") or "")
     base = preset.rules if preset else TaskRules()
-    rules: dict[str, Any] = {key: settings[key] for key in _OF_RULES if settings.get(key) is not None}
+    rules: dict[str, Any] = {one.name: settings[one.name] for one in fields(Task) if settings.get(one.name) is not None}
     if settings.get("own_label") is not None:
         rules["target"] = read_own_target(settings["own_label"])
     style, reward = rules.get("style", base.style), rules.get("reward", base.reward)
@@ -439,11 +312,13 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
 def recall_preset(settings: Mapping[str, Any]) -> Preset:
     """Return the preset that ``describe`` described, for one of one's own too. What is not stated is the preset's."""
     name = check_value("name", settings.get("name"), str, SciSciRLError)
-    preset = PRESETS.get(name) or Preset(name=name, change="", rules=TaskRules())
-    own = {key: value for key in (*_OF_PRESET, "base") if (value := settings.get(key)) is not None}
+    preset = PRESETS.get(name) or Preset(name=name, change="")
+    own = {key: value for key in (*SETTINGS, "base") if (value := settings.get(key)) is not None}
     if isinstance(own.get("loss_fn_config"), Mapping):
         own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
-    preset = replace(preset, **own, rules=recall_rules(settings))
+    rules = recall_rules(settings)
+    own |= {one.name: getattr(rules, one.name) for one in fields(rules)}
+    preset = preset.with_settings(**own)
     if isinstance(stated := settings.get("adversarial"), Mapping):
         known = {name: stated[name] for name in _ADVERSARIAL_NAMES if name in stated}
         preset = replace(preset, adversarial=AdversarialRules(**known))
@@ -459,7 +334,7 @@ def _load_built_in() -> frozenset[str]:
         if (alias := content.pop("alias", None)) is not None:
             _ALIASES[alias] = name
         is_first = "base" not in content
-        _PRESETS[name] = Preset(name=name, rules=TaskRules(), **content) if is_first else make_preset(name, **content)
+        _PRESETS[name] = Preset(name=name, **content) if is_first else make_preset(name, **content)
     return frozenset(published)
 
 

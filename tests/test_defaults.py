@@ -19,7 +19,8 @@ from tests.conftest import REPOSITORY
 from tests.test_house_rules import modules
 
 _GOLDEN = REPOSITORY / "tests" / "golden" / "defaults.txt"
-_CONFIGURATIONS = re.compile(r"[A-Z]\w*(Config|Options|Label|Thresholds|Rules|Preset|RewardTable)|Preset|RewardTable")
+_PARTS = "Task|PaperChoice|ListedPapers|Order|Sampling|Adapter|Loss|Adam|Judging"  # of a preset and its options
+_CONFIGURATIONS = re.compile(rf"[A-Z]\w*(Config|Options|Label|Thresholds|Rules)|Preset|RewardTable|{_PARTS}")
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:
@@ -38,12 +39,20 @@ def write_defaults() -> Iterator[str]:
                 yield f"{name}.{field.name} = {'a folder of the user' if of_user else repr(default)}"
 
 
+def list_values(named: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, value and default of each field, and in place of a part of a preset those of its own fields."""
+    for field in dataclasses.fields(named):
+        value = getattr(named, field.name)
+        if re.fullmatch("Order|Sampling|Optimiser|Judging", type(value).__name__):
+            yield from list_values(value)
+        else:
+            yield field.name, value, default_of(field)
+
+
 def write_changes(title: str, named: dict[str, Any]) -> Iterator[str]:
     for name, value in named.items():
-        fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
-        now = value if isinstance(value, dict) else {field.name: getattr(value, field.name) for field in fields}
-        usual = {field.name: default_of(field) for field in fields}
-        yield from (f"{title} {name}: {key} = {one!r}" for key, one in now.items() if one != usual.get(key, ...))
+        values = [(key, one, ...) for key, one in value.items()] if isinstance(value, dict) else list_values(value)
+        yield from (f"{title} {name}: {key} = {one!r}" for key, one, usual in values if one != usual)
 
 
 def test_defaults_and_named_settings_are_those_that_results_were_made_with():

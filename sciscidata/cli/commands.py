@@ -1,118 +1,112 @@
-"""The commands: which function each one calls, with which options, and what it prints."""
+"""The commands of ``sciscidata``: their parameters are their options, their docstrings their help.
+
+``settings`` stands for settings of a build, ``arguments`` for those of a function.
+"""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import importlib
+import logging
+import shlex
 import sys
 import time
-import tomllib
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from sciscidata import __version__
-from sciscidata.errors import ConfigError
-from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, OptionParser, plain
+import sciscidata
+from sciscidata.cli.command_settings import settings
+from sciscidata.options.commands import InFile, Program, arguments, call, list_options, read_sections
+from sciscidata.options.parser import ARGUMENTS, translate
+from sciscidata.terminal.messages import tell
 
 if TYPE_CHECKING:
-    from sciscidata.config import BuildConfig
-    from sciscidata.engines.engine import Engine
+    import sciscidata.cli.page
+    import sciscidata.engines.config
+    import sciscidata.engines.engine
+    import sciscidata.hubs.fetch
+    import sciscidata.hubs.publish
+    import sciscidata.stages
 
-#: What commands have in common that score a corpus.
-_SCORES: Final[dict[str, Any]] = {
-    **{"takes": "CORPUS", "cache": "CORPUS/cache", "writes": "Parquet file to write", "has_engine": True},
-}
-_CONFIG_HELP: Final = "TOML file of settings; flags go over it"
+logger = logging.getLogger(__name__)
 
-
-class Command(NamedTuple):
-    """One command, as ``commands.toml`` states it: what it does, and an example that works, or would with such files.
-
-    Options are ``sections`` of the settings file (or "all"), without the settings ``without``; ``top`` of its top
-    level; and ``arguments`` of ``function`` ("module:function"). ``--help`` shows the flags ``main``. ``takes`` is its
-    one positional argument. ``writes`` is what ``--out`` names. ``cache`` says where the cache lies, if not in the
-    user's. ``goes_on``: a stopped run goes on where it ended. With ``has_engine``, fields of EngineConfig are options.
-    """
-
-    help: str
-    run: Callable[[argparse.Namespace, Any], None]
-    example: str
-    next: tuple[str, ...] = ()
-    sections: tuple[str, ...] = ()
-    top: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    function: str = ""
-    arguments: tuple[str, ...] = ()
-    main: tuple[str, ...] = ()
-    takes: str = ""
-    writes: str = ""
-    cache: str = ""
-    goes_on: bool = False
-    has_engine: bool = False
+_Config: TypeAlias = "sciscidata.BuildConfig"
+_Engine: TypeAlias = "partial[sciscidata.engines.config.EngineConfig]"
+_PARQUET: Final = "Parquet file to write"
+#: What the help of a command says that goes on where it was stopped.
+GOES_ON: Final = "A run that was stopped goes on where it ended."
+_PAGE: Final = "describe {} --html scores.html  (these scores on one page, for a browser)"
 
 
-def _engine(options: argparse.Namespace) -> AbstractContextManager[Engine | None]:
-    """Connect to the engine that flags name; None if they name none."""
-    from sciscidata.engines.config import EngineConfig
-    from sciscidata.engines.engine import engine
-
-    given = _given(options, [field.name for field in dataclasses.fields(EngineConfig)])
-    return engine(**given) if given else nullcontext()
-
-
-def _given(options: argparse.Namespace, names: Collection[str] | None = None) -> dict[str, Any]:
-    """Return the arguments of a command that were given, by name; None: all of them."""
-    start = f"{ARGUMENTS}."
-    given = {key.removeprefix(start): value for key, value in vars(options).items() if key.startswith(start)}
-    return {name: value for name, value in given.items() if names is None or name in names}
-
-
-def _storage(config: BuildConfig) -> dict[str, Any]:
-    return {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
-
-
-def build_arguments(*, dry_run: bool = False, print_config: bool = False, from_manifest: Path | None = None) -> None:
-    """Declare what ``build`` can be asked for besides its settings.
+def build(
+    config: Annotated[_Config, settings("all", "out novelty background scores_file cache_dir overwrite")],
+    *,
+    dry_run: bool = False,
+    print_config: bool = False,
+    from_manifest: Path | None = None,
+) -> None:
+    """Read works, score and label them, and write a release.
 
     Args:
         dry_run: say what would be read, which classes are likely, and what it takes in time and dollars.
         print_config: print the settings of this run as a file for --config, and end.
         from_manifest: release, or its manifest.json, to repeat; it names no paths, so flags name those of its source.
+
+    Shown:
+        --source --input --works --citations --exports --sciscinet --snapshot --corpus --labelled --label --email
+        --n-train --n-test --seed --balance --window-years --novelty --dry-run --out --overwrite
+
+    Example:
+        sciscidata build --input works.jsonl.gz --n-train 300 --n-test 30 --out slices/mine
     """
-    _ = dry_run, print_config, from_manifest
-
-
-def _build(options: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata import pipeline
     from sciscidata.cli.summary import log_first_steps, print_lines, print_release
-    from sciscidata.pipeline import build
 
-    given = _given(options)
-    if given.get("print_config"):
+    if print_config:
         from sciscidata.cli.run_settings import render_toml
 
         print_lines(render_toml(config).splitlines())
         return
-    if given.get("dry_run"):
+    if dry_run:
         from sciscidata.cli.dry_run import describe_plan
 
         print_lines(describe_plan(config))
         return
     is_first = not config.cache_dir.exists()
-    release = build(config)
+    release = pipeline.build(config)
     print_release(release)
     if is_first:
         log_first_steps(release)
-    if (path := given.get("from_manifest")) is not None:
+    if from_manifest is not None:
         from sciscidata.cli.run_settings import compare_lines
 
-        print_lines([compare_lines(release, Path(path))])
+        print_lines([compare_lines(release, from_manifest)])
 
 
-def _background(options: argparse.Namespace, config: BuildConfig) -> None:
+def background(
+    config: Annotated[
+        _Config,
+        settings(
+            "ingested corpus novelty",
+            without="texts recompute score min_pairs unique_pairs undefined_pairs",
+            writes=_PARQUET,
+        ),
+    ],
+    engine: _Engine,
+) -> None:
+    """Save the null model of novelty of a whole corpus, for `build --background`.
+
+    Shown:
+        --source --input --works --citations --exports --sciscinet --snapshot --corpus --null --n-shuffles
+        --novelty-seed --engine --out --overwrite
+
+    Example:
+        sciscidata background --snapshot openalex --out field.parquet
+    """
     from sciscidata.cli.summary import print_background
+    from sciscidata.errors import ConfigError
     from sciscidata.pipeline import write_background
 
     start = time.monotonic()
@@ -121,249 +115,351 @@ def _background(options: argparse.Namespace, config: BuildConfig) -> None:
         raise ConfigError(
             f"{setting} has no effect: this command makes a null model of the source's own works. Leave it out."
         )
-    with _engine(options) as engine:
-        table = write_background(config.source, config.out, config.novelty, engine=engine, **_storage(config))
+    with _open(engine) as runner:
+        table = write_background(config.source, config.out, config.novelty, engine=runner, **_storage(config))
     print_background(table, time.monotonic() - start)
 
 
-def _ingest(options: argparse.Namespace, config: BuildConfig) -> None:
+def ingest(
+    config: Annotated[_Config, settings("ingested", without="recompute", writes="folder of the corpus to write")],
+    stage: Annotated[partial[Any], arguments(sciscidata.stages.ingest, "texts")],
+    engine: _Engine,
+) -> None:
+    """Read a whole source once into a corpus on disk. A run that was stopped goes on where it ended.
+
+    Shown:
+        --source --input --works --citations --tables-preset --id --year --citing --cited --exports --sciscinet
+        --snapshot --n-works --texts --corrupt --n-workers --engine --out --overwrite
+
+    Example:
+        sciscidata ingest --snapshot openalex --out corpora/openalex
+    """
     from sciscidata.cli.summary import measured, print_corpus
-    from sciscidata.stages import ingest
 
-    with measured(), _engine(options) as engine:
-        ingest(config.source, config.out, engine=engine, **_given(options, ["texts"]), **_storage(config))
+    with measured(), _open(engine) as runner:
+        stage(config.source, config.out, engine=runner, **_storage(config))
         print_corpus(config.out)
+    _log_next("diagnose {}  (what may be wrong with these data)", "cd {} --out cd.parquet", path=config.out)
 
 
-def _graph(_: argparse.Namespace, config: BuildConfig) -> None:
+def graph(config: Annotated[_Config, settings("", "cache_dir", of_corpus=True)]) -> None:
+    """Build the citation graph of a corpus. A run that was stopped goes on where it ended.
+
+    Example:
+        sciscidata graph corpora/openalex
+    """
     from sciscidata.cli.summary import measured, print_graph
     from sciscidata.corpus.folder import open_corpus_graph
     from sciscidata.graph.graph import graph_folder
     from sciscidata.stages import warn_of_graph
 
+    folder = _corpus(config)
     with measured():
-        graph = open_corpus_graph(_corpus(config), cache_dir=config.cache_dir)
-        warn_of_graph(graph, _corpus(config))
-        print_graph(graph, graph_folder(graph))
+        opened = open_corpus_graph(folder, cache_dir=config.cache_dir)
+        warn_of_graph(opened, folder)
+        print_graph(opened, graph_folder(opened))
+    _log_next("cd {} --out cd.parquet", path=folder)
 
 
-def _score(options: argparse.Namespace, config: BuildConfig) -> None:
-    """Score the corpus that the command names into the file of ``--out``, and print what it holds."""
-    from sciscidata.cli.summary import measured, print_lines, print_result
+def cd(
+    config: Annotated[_Config, settings("cd", of_corpus=True, writes=_PARQUET)],
+    stage: Annotated[partial[Path], arguments(sciscidata.stages.write_cd_index, "shard")],
+    engine: _Engine,
+) -> None:
+    """Score every work of a corpus by its CD index. A run that was stopped goes on where it ended.
 
-    command = COMMANDS[options.command]
-    given = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in _given(options, command.arguments).items()
-    }
-    for section in command.sections:
-        given["config"] = getattr(config, section)
-    if options.command == "cd":
-        # The first window of --window 5 10 has its columns without a name at their ends already.
-        further = tuple(window for window in config.cd.windows if window != config.cd.window_years)
-        given["config"] = dataclasses.replace(config.cd, windows=further)
-    if "background" in command.top:
-        given["background"] = config.background
-    with measured(), _engine(options) as engine:
-        file = _load(command)(_corpus(config), config.out, **given, engine=engine, **_storage(config))
-        print_result(file)
-        picture = file.with_suffix(".png")
-        if options.command == "sweep" and picture.exists():  # there is none if no work has an index
-            print_lines([f"picture: {picture}"])
+    Shown:
+        --out --window-years --window --time --compat --same-year --family --shard --engine --overwrite
+
+    Example:
+        sciscidata cd corpora/openalex --window-years 5 --out cd.parquet
+    """
+    # The first window of --window 5 10 has its columns without a name at their ends already.
+    further = tuple(window for window in config.cd.windows if window != config.cd.window_years)
+    _score(partial(stage, config=dataclasses.replace(config.cd, windows=further)), config, engine)
+    _log_next(_PAGE, path=config.out)
 
 
-def _export(options: argparse.Namespace, config: BuildConfig) -> None:
+def null_cd(
+    config: Annotated[_Config, settings("cd", without="family di_l", of_corpus=True, writes=_PARQUET)],
+    stage: Annotated[partial[Path], arguments(sciscidata.stages.write_null_cd_index, "null", "n_draws", "seed")],
+    engine: _Engine,
+) -> None:
+    """Compare the CD index of every work of a corpus with that of rewired citations.
+
+    Shown:
+        --out --null --n-draws --seed --window-years --compat --engine --overwrite
+
+    Example:
+        sciscidata null-cd corpora/openalex --n-draws 100 --out null.parquet
+    """
+    _score(partial(stage, config=config.cd), config, engine)
+    _log_next(_PAGE, path=config.out)
+
+
+def sweep(
+    config: Annotated[_Config, settings("", of_corpus=True, writes=_PARQUET)],
+    stage: Annotated[
+        partial[Path], arguments(sciscidata.stages.write_cd_sweep, "windows", "conventions", "n_draws", "seed")
+    ],
+    engine: _Engine,
+) -> None:
+    """Score every work of a corpus by its CD index in many windows and conventions, and draw it.
+
+    A run that was stopped goes on where it ended.
+
+    Shown:
+        --out --window --convention --n-draws --seed --engine --overwrite
+
+    Example:
+        sciscidata sweep corpora/openalex --window 3 5 10 all --convention default crossdi --out sweep.parquet
+    """
+    _score(stage, config, engine, draws=True)
+
+
+def novelty(
+    config: Annotated[
+        _Config, settings("novelty", "out background cache_dir overwrite", of_corpus=True, writes=_PARQUET)
+    ],
+    engine: _Engine,
+) -> None:
+    """Score every work of a corpus by its venue pairs. A run that was stopped goes on where it ended.
+
+    Shown:
+        --out --null --n-shuffles --novelty-seed --novelty-compat --score --years --background --engine --overwrite
+
+    Example:
+        sciscidata novelty corpora/openalex --out novelty.parquet
+    """
+    from sciscidata.stages import write_atypicality
+
+    _score(partial(write_atypicality, config=config.novelty, background=config.background), config, engine)
+    _log_next(_PAGE, path=config.out)
+
+
+def tasks(
+    path: Path, work: Annotated[partial[list[str]], arguments(sciscidata.engines.engine.do_listed, "run")]
+) -> None:
+    """List the tasks of a stage that `--engine list` has left, or do one of them.
+
+    Args:
+        path: where it lies.
+
+    Example:
+        sciscidata tasks corpora/openalex/cache/cd-1f6d.tasks --run 17
+    """
+    from sciscidata.cli.summary import print_lines
+
+    print_lines(work(path))
+
+
+def export(
+    config: Annotated[
+        _Config,
+        settings(
+            "ingested corpus cd novelty thresholds label", "out novelty background cache_dir", writes="folder to write"
+        ),
+    ],
+    engine: _Engine,
+) -> None:
+    """Label every work of a source, instead of drawing some of them.
+
+    Shown:
+        --source --input --works --citations --exports --sciscinet --snapshot --corpus --window-years --preset --novelty
+        --background --engine --out
+
+    Example:
+        sciscidata export --corpus corpora/openalex --out labelled
+    """
     from sciscidata.cli.summary import measured, print_labelled
     from sciscidata.pipeline import export_labelled
 
-    with measured(), _engine(options) as engine:
-        print_labelled(export_labelled(config, engine=engine), config.out)
+    with measured(), _open(engine) as runner:
+        print_labelled(export_labelled(config, engine=runner), config.out)
 
 
-def _verify(options: argparse.Namespace, _: None) -> None:
-    from sciscidata.cli.summary import print_verified
-    from sciscidata.release.verify import verify
-
-    print_verified(verify(options.path))
-
-
-def _describe(options: argparse.Namespace, _: None) -> None:
-    from sciscidata.cli.page import describe_path
-
-    given = _given(options)
-    html = given.pop("html", None)
-    describe_path(options.path, html=None if html is None else Path(html), **given)
-
-
-def diagnose_corpus(folder: Path, cache_dir: Path, *, picture: Path | None = None) -> None:
-    """Print every check of a corpus on disk.
+def verify(path: Path) -> None:
+    """Check that a release, corpus, graph, export, file of scores or background is whole.
 
     Args:
-        folder: the corpus.
-        cache_dir: for the graph.
+        path: where it lies.
+
+    Example:
+        sciscidata verify slices/mine
+    """
+    from sciscidata.cli.summary import print_verified
+    from sciscidata.release import verify as release
+
+    print_verified(release.verify(path))
+
+
+def describe(
+    path: Path, page: Annotated[partial[None], arguments(sciscidata.cli.page.describe_path, "html", "overwrite")]
+) -> None:
+    """Print what a release, corpus, graph, file of scores or background holds.
+
+    Args:
+        path: where it lies.
+
+    Example:
+        sciscidata describe slices/mine --html mine.html
+    """
+    page(path)
+
+
+def diagnose(
+    config: Annotated[_Config, settings("", "cache_dir", of_corpus=True)], *, picture: Path | None = None
+) -> None:
+    """Count what makes the scores of a corpus wrong: swapped citations, lost references, merged works.
+
+    Args:
         picture: file to draw the checks into: PNG, SVG or PDF. None: no picture.
+
+    Shown:
+        --picture --cache-dir
+
+    Example:
+        sciscidata diagnose corpora/openalex --picture checks.png
     """
     from sciscidata.cli.summary import print_lines
     from sciscidata.corpus.folder import scan_corpus
-    from sciscidata.diagnostics.checks import diagnose
+    from sciscidata.diagnostics import checks
     from sciscidata.diagnostics.picture import plot_diagnostics
     from sciscidata.plots.figure import check_picture
 
     if picture is not None:
-        check_picture(Path(picture))
+        check_picture(picture)
+    folder = _corpus(config)
     works, citations, _ = scan_corpus(folder)
-    checks = diagnose(works, citations, cache_dir=cache_dir)
-    print_lines(f"{level:8} {text}" for level, text in checks.select("level", "text").rows())
+    table = checks.diagnose(works, citations, cache_dir=config.cache_dir)
+    print_lines(f"{level:8} {text}" for level, text in table.select("level", "text").rows())
     if picture is not None:
-        plot_diagnostics(checks, picture, title=folder.name)
+        plot_diagnostics(table, picture, title=folder.name)
+    _log_next("diagnose {} --picture checks.png", "cd {} --out cd.parquet", path=folder)
 
 
-def _diagnose(options: argparse.Namespace, config: BuildConfig) -> None:
-    diagnose_corpus(_corpus(config), config.cache_dir, **_given(options))
+def publish(
+    path: Path,
+    send: Annotated[
+        partial[sciscidata.hubs.publish.Published],
+        arguments(sciscidata.hubs.publish.publish, "to", "creators", "private", "dry_run"),
+    ],
+) -> None:
+    """Send a release to the Hugging Face Hub or a folder. A run that was stopped goes on where it ended.
 
+    Args:
+        path: where it lies.
 
-def _publish(options: argparse.Namespace, _: None) -> None:
+    Example:
+        sciscidata publish slices/mine --to hf:ada/slices --dry-run
+    """
     from sciscidata.cli.summary import print_published
-    from sciscidata.hubs.publish import publish
 
-    print_published(publish(options.path, **_given(options)))
-
-
-def _fetch(options: argparse.Namespace, _: None) -> None:
-    from sciscidata.cli.summary import print_verified
-    from sciscidata.hubs.fetch import fetch
-    from sciscidata.release.verify import verify
-
-    print_verified(verify(fetch(options.address, **_given(options))))
+    print_published(send(path))
 
 
-def _complete(options: argparse.Namespace, _: None) -> None:
-    from shtab import complete
+def fetch(address: str, get: Annotated[partial[Path], arguments(sciscidata.hubs.fetch.fetch, "out")]) -> None:
+    """Fetch a release from the Hugging Face Hub and verify it. A run that was stopped goes on where it ended.
 
-    sys.stdout.write(complete(make_parser(*COMMANDS), options.shell) + "\n")
+    Args:
+        address: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION.
+
+    Example:
+        sciscidata fetch hf:ada/slices@v1 --out slices/ada
+    """
+    verify(get(address))
 
 
-def _tasks(options: argparse.Namespace, _: None) -> None:
-    from sciscidata.cli.summary import print_lines
-    from sciscidata.engines.engine import do_listed
+def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
+    """Print a script that completes commands and flags in a shell.
 
-    print_lines(do_listed(options.path, **_given(options)))
+    Args:
+        shell: bash, zsh or tcsh.
+
+    Example:
+        eval "$(sciscidata completion bash)"
+    """
+    PROGRAM.complete(shell)
 
 
-def _corpus(config: BuildConfig) -> Path:
+def _score(stage: Callable[..., Path], config: _Config, engine: _Engine, *, draws: bool = False) -> None:
+    """Score the corpus that a command names into the file of ``--out``, and print what it holds."""
+    from sciscidata.cli.summary import measured, print_lines, print_result
+
+    with measured(), _open(engine) as runner:
+        file = stage(_corpus(config), config.out, engine=runner, **_storage(config))
+        print_result(file)
+        picture = file.with_suffix(".png")
+        if draws and picture.exists():  # there is none if no work has an index
+            print_lines([f"picture: {picture}"])
+
+
+def _open(config: _Engine) -> AbstractContextManager[Any]:
+    """Connect to the engine that flags name; None if they name none."""
+    from sciscidata.engines.engine import engine
+
+    return engine(**config.keywords) if config.keywords else nullcontext()
+
+
+def _storage(config: _Config) -> dict[str, Any]:
+    return {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+
+
+def _corpus(config: _Config) -> Path:
     """Return the corpus that the command names; it is a source like any other."""
     return Path(config.source.folder)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-_RUN: Final[Mapping[str, Callable[[argparse.Namespace, Any], None]]] = {
-    "build": _build,
-    "background": _background,
-    "ingest": _ingest,
-    "graph": _graph,
-    **dict.fromkeys(("cd", "null-cd", "sweep", "novelty"), _score),
-    "tasks": _tasks,
-    "export": _export,
-    "verify": _verify,
-    "describe": _describe,
-    "diagnose": _diagnose,
-    "publish": _publish,
-    "fetch": _fetch,
-    "completion": _complete,
-}
+def _log_next(*lines: str, path: Path) -> None:
+    """Say what to type next; on standard error, because standard output has the facts."""
+    for word, line in zip(("next", "then"), lines, strict=False):
+        logger.info("%s: sciscidata %s", word, line.format(shlex.quote(str(path))))
 
 
-def _read_commands() -> Generator[tuple[str, Command]]:
-    """Read ``commands.toml``."""
-    table: Any = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
-    for name, stated in table.items():
-        shared = _SCORES if stated.pop("scores", False) else {}
-        lists = {key: tuple(words) for key, words in stated.items() if isinstance(words, list)}
-        main = tuple(stated.pop("main", "").split())
-        yield name, Command(run=_RUN[name], **stated | lists | shared, main=main)
+class _Program(Program):
+    """The commands, which log with the flags that were typed."""
+
+    _corpus = "CORPUS"
+
+    def run(self, words: Sequence[str]) -> int:
+        """Run a command; without one, list them all on standard error."""
+        if not words:
+            tell(self.render())
+            return 2
+        return super().run(words)
+
+    def call(self, name: str, words: Sequence[str], in_file: InFile) -> None:
+        """Call a command, and write each log message as a line to standard error, with the flags of the command."""
+        values = self.read(name, words)
+        self._corpus = values.get("corpus.folder", "CORPUS")
+        handler, formatter = logging.StreamHandler(sys.stderr), logging.Formatter()
+        handler.format = lambda record: self.name_flags(name, formatter.format(record), in_file)
+        logging.basicConfig(level=logging.INFO, handlers=[handler])
+        call(self.commands[name], values, in_file)
+
+    def name_flags(self, name: str, message: str, in_file: InFile) -> str:
+        """Name flags; those of ``build`` too where a command reads what others have made, with their options."""
+        options = list_options(self.commands[name])
+        if all(option.section == ARGUMENTS for option in options):
+            own_names = {option.name for option in options}
+            options += [option for option in list_options(build) if option.name not in own_names]
+        message = message.replace("diagnose(works, citations)", f"sciscidata diagnose {self._corpus}")
+        return translate(message, options, in_file)
+
+    def about_interrupt(self, words: Sequence[str]) -> str:
+        """Say what has become of a command that was interrupted."""
+        command = self.commands.get(words[0]) if words else None
+        said = " ".join(read_sections(command)[""].split()) if command else ""
+        return "the same command goes on" if GOES_ON in said else "nothing was released"
 
 
-COMMANDS: Final[Mapping[str, Command]] = dict(_read_commands())
-
-
-def list_options(name: str) -> list[Option]:
-    """List the options of a command, in the order of the settings file."""
-    from sciscidata.cli.settings import INGESTED, SECTIONS, SOURCES, list_arguments, list_settings
-    from sciscidata.options.checks import Hint
-
-    command, options = COMMANDS[name], list[Option]()
-    of_groups: dict[str, Collection[str]] = {"all": SECTIONS, "ingested": INGESTED}
-    sections = {section for name in command.sections for section in of_groups.get(name, (name,))}
-    for option in list_settings() if command.top else ():
-        if option.section == "" and option.name in command.top:
-            if option.name == "source" and "all" not in command.sections:
-                hint = Hint(Literal[*(kind for kind in SOURCES if kind in sections)])
-                option = dataclasses.replace(option, hint=hint, default=None)
-            options.append(_for_command(option, command))
-        elif option.section in sections:
-            options += [option] if option.name not in command.without else []
-    if command.function:
-        options += list_arguments(_load(command), command.arguments)
-    if command.has_engine:
-        from sciscidata.engines.config import EngineConfig
-
-        options += list_arguments(EngineConfig, [field.name for field in dataclasses.fields(EngineConfig)])
-    return options
-
-
-def _load(command: Command) -> Callable[..., Any]:
-    """Import the function that a command calls; its arguments are options of the command."""
-    module, _, function = command.function.partition(":")
-    return getattr(importlib.import_module(module), function)
-
-
-def _for_command(option: Option, command: Command) -> Option:
-    """Say of a setting of the top level what it is for this command."""
-    if option.name == "out" and command.writes:
-        return dataclasses.replace(option, text=command.writes, default=REQUIRED)
-    if option.name == "out":
-        return dataclasses.replace(option, default="slices/SOURCE")
-    if option.name == "cache_dir":
-        return dataclasses.replace(option, default=command.cache or "the user's cache folder")
-    return option
-
-
-def make_parser(*names: str) -> OptionParser:
-    """Make the parser of the command line, with the options of the commands that are named."""
-    parser = OptionParser(prog="sciscidata", description="Labels for scientific impact, from the citation record.")
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for name, command in COMMANDS.items():
-        text = f"{command.help[0].upper()}{command.help[1:]}." + (
-            " A run that was stopped goes on where it ended." if command.goes_on else ""
-        )
-        sub = commands.add_parser(name, help=command.help, description=text, example=command.example)
-        if name == "completion":
-            sub.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL", help="bash, zsh or tcsh")
-        elif command.takes == "CORPUS":
-            sub.add_argument("corpus.folder", metavar="CORPUS", help="what `sciscidata ingest` has made")
-        elif command.takes == "ADDRESS":
-            sub.add_argument("address", metavar="ADDRESS", help="hf:OWNER/NAME, or hf:OWNER/NAME@REVISION")
-        elif command.takes:
-            sub.add_argument("path", type=_read_path, metavar="PATH", help="where it lies")
-        if name in names and command.top:
-            sub.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
-        if name in names and (command.top or command.function):
-            sub.add_options(list_options(name), command.main, section_titles())
-    return parser
-
-
-def _read_path(text: str) -> Path:
-    from sciscidata.remote.object_store import is_url
-
-    if is_url(text):
-        raise argparse.ArgumentTypeError("is a URL, needs a path on a disk. Copy the file out of the store first")
-    return Path(text)
-
-
-def section_titles() -> dict[str, str]:
-    """Return the heading of each section of options, in the order of the settings file."""
-    from sciscidata.cli.settings import SECTIONS
-
-    about = {section: plain((kind.__doc__ or "").partition(".")[0]) for section, kind in SECTIONS.items()}
-    titles = {section: f"[{section}] {text}" for section, text in about.items()}
-    return {"": "general", ARGUMENTS: "this command only"} | titles
+_COMMANDS: Final = (
+    *(build, background, ingest, graph, cd, null_cd, sweep, novelty, tasks, export),
+    *(verify, describe, diagnose, publish, fetch, completion),
+)
+PROGRAM: Final = _Program(
+    "sciscidata",
+    "Labels for scientific impact, from the citation record.",
+    sciscidata.__version__,
+    {command.__name__.replace("_", "-"): command for command in _COMMANDS},
+)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sciscidata.cli.settings import SECTIONS, SOURCES, Settings
+from sciscidata.cli.settings import SECTIONS, SOURCES, Sections
 from sciscidata.config import BuildConfig, list_unread
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.options.checks import field_hints
@@ -69,7 +69,7 @@ def _toml(value: Any) -> str:  # noqa: ANN401
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, tuple) else repr(value)
 
 
-def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
+def read_release_settings(path: Path, given: Collection[str] = ()) -> Sections:
     """Read settings of a release from its manifest, without paths; a source in ``given``, of flags, goes before."""
     manifest = read_old_manifest(path)
     label, own = manifest.get("label") or {}, stated_where(manifest)
@@ -104,7 +104,7 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         # A field without a default is a path, and the manifest has none.
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
         of_source = {field.name: stated[field.name] for field in options if stated.get(field.name) is not None}
-        settings: Settings = {name: {**manifest[name]} for name in ("cd", "thresholds", "eligibility", "split")}
+        settings: Sections = {name: {**manifest[name]} for name in ("cd", "thresholds", "eligibility", "split")}
         atypicality = manifest["atypicality"] or {}
         novelty = atypicality.get("config") or atypicality.get("published")
         # Labelled files bring their scores, and no null model.

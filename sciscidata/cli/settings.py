@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, get_type_hints
+from typing import Any, Final, Literal
 
 from sciscidata.config import BuildConfig, no_effect, refuse_unread
 from sciscidata.disruption.config import COMPAT as CD_COMPAT
@@ -17,14 +16,15 @@ from sciscidata.label_thresholds import PRESETS
 from sciscidata.novelty.config import COMPAT as NOVELTY_COMPAT
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import Hint, check_value, field_hints
+from sciscidata.options.commands import GENERAL
 from sciscidata.options.did_you_mean import find_unknown, suggest
-from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, list_options, read_texts
+from sciscidata.options.parser import Option, list_fields, plain
 from sciscidata.schemas import Corpus
 from sciscidata.sources import registry
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
-Settings = dict[str, dict[str, Any]]
+Sections = dict[str, dict[str, Any]]
 
 #: The configuration class of each source, and of each other section of the settings file.
 _ROWS: Final = {
@@ -92,32 +92,25 @@ def list_settings() -> tuple[Option, ...]:
         "novelty": (bool, True, "score atypical combinations of venues; else the novelty fields are null"),
     }
     options = [
-        Option("BuildConfig", "", name, f"--{name}", Hint(hint), default, text)
+        Option("BuildConfig", "", name, f"--{name}", Hint(hint), default, text, GENERAL)
         for name, (hint, default, text) in switches.items()
     ]
-    options += list_options(BuildConfig, "", name_flag)
+    shown = {"out": "slices/SOURCE", "cache_dir": "the user's cache folder"}
+    for option in list_fields(BuildConfig, "", name_flag, GENERAL):
+        options.append(dataclasses.replace(option, default=shown.get(option.name, option.default)))
     for section, kind in SECTIONS.items():
+        title = f"[{section}] {plain((kind.__doc__ or '').partition('.')[0])}"
         if section in _BASES:
             name, known = _BASES[section]
             word = "convention of another implementation" if name == "compat" else "set of thresholds"
             hint, text = Hint(Literal[*known]), f"{word} to start from; other options go over it"
-            options.append(Option(kind.__name__, section, name, name_flag(section, name, hint), hint, None, text))
-        options += list_options(kind, section, name_flag)
+            flag = name_flag(section, name, hint)
+            options.append(Option(kind.__name__, section, name, flag, hint, None, text, title))
+        options += list_fields(kind, section, name_flag, title)
     return tuple(options)
 
 
-def list_arguments(function: Callable[..., Any], names: Sequence[str]) -> list[Option]:
-    """List keyword arguments of a function as options of a command, which no settings file has."""
-    texts, hints = read_texts(function.__doc__), get_type_hints(function, include_extras=True)
-    parameters = inspect.signature(function).parameters.items()
-    defaults = {name: REQUIRED if (default := one.default) is one.empty else default for name, one in parameters}
-    return [
-        Option(function.__name__, ARGUMENTS, name, name_flag("", name, hint), hint, defaults[name], texts[name])
-        for name, hint in ((name, Hint(hints[name])) for name in names)
-    ]
-
-
-def read_toml(path: Path) -> Settings:
+def read_toml(path: Path) -> Sections:
     """Read a settings file into sections; resolve checks the values."""
     try:
         content = tomllib.loads(decode_text(read_whole(path, SETTINGS_BYTES)))
@@ -137,12 +130,12 @@ def read_toml(path: Path) -> Settings:
     return {"": top} | {name: value for name, value in content.items() if name not in top}
 
 
-def merge(base: Settings, changes: Settings) -> Settings:
+def merge(base: Sections, changes: Sections) -> Sections:
     """Return ``base`` with the settings of ``changes`` put over it."""
     return {name: base.get(name, {}) | changes.get(name, {}) for name in (base | changes)}
 
 
-def resolve(settings: Settings, given: Settings | None = None) -> BuildConfig:
+def resolve(settings: Sections, given: Sections | None = None) -> BuildConfig:
     """Check every name and value and make the one configuration of a build; refuse what is ``given`` without effect.
 
     The source is what ``source`` names; else the first one whose files or folder are given; else ``openalex``.

@@ -28,6 +28,7 @@ _NUMBERS: Final = ("no", "one", "two", "three", "four")
 
 #: Hints that several configurations share. A title stands for the value in a usage line.
 Folder = Annotated[str, msgspec.Meta(min_length=1, title="FOLDER", description="the path of a folder")]
+File = Annotated[str, msgspec.Meta(min_length=1, title="FILE", description="the path of a file")]
 FolderOrUrl = Annotated[str, msgspec.Meta(min_length=1, title="FOLDER", description="a folder or a URL")]
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]

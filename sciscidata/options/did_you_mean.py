@@ -10,7 +10,7 @@ from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType, ModuleType
-from typing import Final, ParamSpec, TypeAlias, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from sciscidata.errors import ConfigError
 
@@ -18,30 +18,21 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _PARTS: Final = ("", ".indicators", ".plots", ".errors", ".schemas")
 
-#: Names that another program has, and those that mean the same here; None: nothing does.
-Renamed: TypeAlias = Mapping[str, str | None]
-_NOTHING: Final[Renamed] = MappingProxyType({})
 
-
-def suggest(word: object, known: Iterable[str], renamed: Renamed = _NOTHING) -> str:
+def suggest(word: object, known: Iterable[str]) -> str:
     """Suggest the closest known word to an unknown one: " Did you mean X?", or "" if none is close."""
-    close = find_close(word, known, renamed) if isinstance(word, str) else None
+    close = find_close(word, known) if isinstance(word, str) else None
     return f" Did you mean {close}?" if close else ""
 
 
-def find_close(word: str, known: Iterable[str], renamed: Renamed = _NOTHING) -> str | None:
-    """Find the known word that means another, else with its initials, its beginning, or nearly its letters.
+def find_close(word: str, known: Iterable[str]) -> str | None:
+    """Find the known word with the initials of another, its beginning, or nearly its letters.
 
     Example:
         >>> [find_close(flag, ["--vllm", "--learning-rate", "--n-train"]) for flag in ("--lr", "--learn", "--n-trian")]
         ['--learning-rate', '--learning-rate', '--n-train']
-        >>> find_close("--mini-batch", ["--min-size", "--batch-size"], {"mini_batch": "batch_size"})
-        '--batch-size'
     """
     bare, named = word.lstrip("-"), {name.lstrip("-"): name for name in known}  # dashes would count as equal letters
-    option = bare.replace("-", "_")
-    if option in renamed:
-        return next((named[name] for name in named if name.replace("-", "_") == renamed[option]), None)
     initials = [
         name for name in named if len(bare) > 1 and bare == "".join(part[:1] for part in re.split("[-_]", name))
     ]

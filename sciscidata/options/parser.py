@@ -11,12 +11,13 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args, get_origin
 
-from sciscidata.options.did_you_mean import Renamed, find_close, suggest
+from sciscidata.options.did_you_mean import find_close, suggest
 from sciscidata.terminal.messages import printable
 
 if TYPE_CHECKING:
@@ -25,17 +26,22 @@ if TYPE_CHECKING:
 #: The default of an option without which a command cannot run.
 REQUIRED: Final = object()
 _OWN_FLAGS: Final = ("--config", "--help", "--help-all")
-#: The section of options that are arguments of a function, which no settings file has.
+#: The section of options that no settings file has.
 ARGUMENTS: Final = "arguments"
 #: The words for None, where a number may be None: TOML and a command line have no null.
 _NO_LIMIT: Final = ("all", "none")
+_YES_NO: Final = {"true": "--", "1": "--", "yes": "--", "false": "--no-", "0": "--no-", "no": "--no-"}
 _SENTENCE_END: Final = re.compile(r"(?<=[^.])\.\s+(?=[A-Z\"`:])|;\s")
 _VALUE: Final = r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\.\.\.|(?:[\w+-]|\.(?=\w))+"
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One option of a command: ``owner`` is the class of the field, or the function of the argument."""
+    """One option of a command: ``owner`` is the class of the field, or the function of the argument.
+
+    A ``flag`` without dashes is what the help calls a value that has its place before all flags. ``title`` is the
+    heading of the full help that it stands below.
+    """
 
     owner: str
     section: str
@@ -44,11 +50,17 @@ class Option:
     hint: Hint
     default: Any
     text: str
+    title: str = ""
 
     @property
     def key(self) -> str:
         """Name of its value among the parsed arguments."""
-        return f"{self.section}.{self.name}"
+        return self.name if self.section == ARGUMENTS else f"{self.section}.{self.name}"
+
+    @property
+    def has_flag(self) -> bool:
+        """Whether a flag names its value."""
+        return self.flag.startswith("--")
 
     @property
     def is_number(self) -> bool:
@@ -100,7 +112,7 @@ class Option:
         if isinstance(value, str):
             if self.hint.optional and self.is_number and value in _NO_LIMIT:
                 return None
-            if Path in self.hint.kinds or self.hint.meta("title") == "FOLDER":
+            if Path in self.hint.kinds or self.hint.meta("title") in ("FOLDER", "FILE"):
                 from sciscidata.storage import expand_home  # with what follows, too slow for a first --help
 
                 return expand_home(value)
@@ -116,6 +128,8 @@ class Option:
             if self._item.optional and text in _NO_LIMIT:
                 return None
         if kind not in (int, float) or self.prepare(text) is None:
+            if "://" in text and not self.has_flag and Path in self.hint.kinds:
+                _refuse_url(text)
             return self.prepare(text)
         try:
             return kind(text)
@@ -125,25 +139,24 @@ class Option:
             words = f"{self.hint}".replace(", or None", self.none_words)
             raise argparse.ArgumentTypeError(f"is {text!r}, needs {words}") from None
 
-    def add_to(self, group: Any) -> argparse.Action:  # noqa: ANN401 (argparse's own type is private)
-        """Add its flag to a parser or to a group of one."""
+    def add_to(self, parser: argparse.ArgumentParser) -> argparse.Action:
+        """Add its flag, or its place, to a parser."""
         kind = self.hint.kinds[0] if self.hint.kinds else str
-        details: dict[str, Any] = {"type": self.read, "metavar": self._metavar(kind)}
+        details: dict[str, Any] = {"type": self.read, "metavar": self._metavar(kind) if self.has_flag else self.flag}
         if kind is bool:
             details = {"action": argparse.BooleanOptionalAction}
         elif self.hint.choices and not self.is_number:
-            details = {"choices": [*self.hint.choices]}
+            details = {"choices": [*self.hint.choices]} | ({} if self.has_flag else {"metavar": self.flag})
         elif self.hint.is_list:
-            details["nargs"] = "+" if self.hint.meta("min_length") else "*"
+            details["nargs"] = "+" if self.hint.meta("min_length") or not self.has_flag else "*"
         elif get_origin(kind) is tuple:
             details["nargs"] = len(get_args(kind))
         elif get_origin(kind) is not None:  # a mapping
             details |= {"nargs": "+", "action": _StorePairs, "type": str}
-        required = {"required": True} if self.default is REQUIRED else {}
-        help_ = self.help.replace("%", "%%")
-        return group.add_argument(
-            self.flag, dest=self.key, default=argparse.SUPPRESS, help=help_, **details, **required
-        )
+        if self.has_flag:
+            details |= {"dest": self.key, "default": argparse.SUPPRESS, "required": self.default is REQUIRED}
+        text = self.help if self.has_flag else plain(self.text).rstrip(".")
+        return parser.add_argument(self.flag if self.has_flag else self.key, help=text.replace("%", "%%"), **details)
 
     def _metavar(self, kind: Any) -> str:  # noqa: ANN401
         titles = [self.hint.meta("title"), *(type(self.hint)(part).meta("title") for part in get_args(kind))]
@@ -153,6 +166,13 @@ class Option:
                 return "KEY=VALUE"
             name = "PATH" if Path in self.hint.kinds else "N" if kind in (int, float) or get_args(kind) else "TEXT"
         return f"{name}|{_NO_LIMIT[0]}" if self.is_number and self.hint.optional and self.default is not None else name
+
+
+def _refuse_url(text: str) -> None:
+    from sciscidata.remote.object_store import is_url
+
+    if is_url(text):
+        raise argparse.ArgumentTypeError("is a URL, needs a path on a disk. Copy the file out of the store first")
 
 
 class _StorePairs(argparse.Action):
@@ -183,22 +203,25 @@ def read_texts(docstring: str | None) -> dict[str, str]:
     return texts
 
 
-def list_options(kind: type, section: str, name_flag: Callable[[str, str, Hint], str]) -> list[Option]:
+def make_flag(name: str) -> str:
+    """Make a flag of a name of Python."""
+    return f"--{name.replace('_', '-')}"
+
+
+def list_fields(kind: type, section: str, name_flag: Callable[[str, str, Hint], str], title: str = "") -> list[Option]:
     """List the options of a configuration class by field, without nested configurations and ``python_only`` fields."""
     from sciscidata.options.checks import field_hints
 
     texts, hints = read_texts(kind.__doc__), field_hints(kind)
     options: list[Option] = []
     for field in dataclasses.fields(kind):
-        if field.metadata.get("python_only"):
-            continue
         hint, default = hints[field.name], field.default
+        if field.metadata.get("python_only") or hint.configurations:
+            continue
         if field.default_factory is not dataclasses.MISSING:
-            default = dataclasses.MISSING if hint.configurations else field.default_factory()
-        if not hint.configurations:
-            flag = name_flag(section, field.name, hint)
-            text = texts.get(field.name, "")
-            options.append(Option(kind.__name__, section, field.name, flag, hint, default, text))
+            default = field.default_factory()
+        flag, text = name_flag(section, field.name, hint), texts.get(field.name, "")
+        options.append(Option(kind.__name__, section, field.name, flag, hint, default, text, title))
     return options
 
 
@@ -210,8 +233,10 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
     there.
     """
     known = {f"{option.owner}.{option.name}": option for option in options}
-    names = [option.name for option in known.values()]
-    known |= {option.name: option for option in known.values() if names.count(option.name) == 1}
+    flags: dict[str, set[str]] = {}
+    for option in known.values():
+        flags.setdefault(option.name, set()).add(option.flag)
+    known |= {option.name: option for option in known.values() if len(flags[option.name]) == 1}
     none: list[str] = []  # what None is called, for the first option of the message
 
     def name(found: re.Match[str]) -> str:
@@ -236,6 +261,9 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
     classes = {
         option.owner: _stand_for(option, known) for option in known.values() if option.section not in ("", ARGUMENTS)
     }
+    if "BuildConfig.source" in known:  # a source without options
+        for source in known["BuildConfig.source"].hint.choices:
+            classes.setdefault(f"{source.capitalize()}Config", f"--source {source}")
     pattern = rf"(?<![\w.])({'|'.join(classes)})(?![\w(]|\.\w)"
     return re.sub(pattern, lambda found: classes[found[1]], message) if classes else message
 
@@ -264,60 +292,110 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class OptionParser(argparse.ArgumentParser):
-    """A parser with ``--help`` for what matters, and ``--help-all``; ``renamed`` maps names of other programs."""
+    """The one parser of a command: its help, its errors, and both spellings of an option.
 
-    def __init__(self, *, example: str = "", renamed: Renamed | None = None, **details: Any) -> None:  # noqa: ANN401
-        super().__init__(formatter_class=HelpFormatter, allow_abbrev=False, **details)
-        self._example, self._renamed = example, renamed or {}
-        self._shown: dict[str, list[str]] = {}
-        self._full: dict[str, str] = {}
-        self._titles: Mapping[str, str] = {}
+    ``--help`` shows the flags ``shown`` in their order, or all; ``--help-all`` all options by heading. With
+    ``takes_pairs``, ``name=value`` means ``--name value``.
+    """
 
-    def add_options(self, options: Sequence[Option], main: Sequence[str], titles: Mapping[str, str]) -> None:
-        """Add options. ``--help`` shows the flags ``main`` in their order, ``--help-all`` all under ``titles``."""
-        self.usage, self._titles = "%(prog)s [options]", titles
-        for option in options:
+    def __init__(
+        self,
+        prog: str,
+        options: Sequence[Option] = (),
+        shown: Sequence[str] = (),
+        *,
+        example: str = "",
+        takes_pairs: bool = False,
+        **details: Any,  # noqa: ANN401
+    ) -> None:
+        super().__init__(
+            prog=prog, usage="%(prog)s [options]", formatter_class=HelpFormatter, allow_abbrev=False, **details
+        )
+        self._example, self._takes_pairs = example, takes_pairs
+        self._options = {option.key: option for option in reversed(options)}  # the first of a name
+        self._options = {option.key: self._options[option.key] for option in options}
+        for option in self._options.values():
             option.add_to(self)
-            self._full[option.key] = option.full_help
-            self._shown.setdefault(option.section, []).append(option.flag)
-        self._main = main
-        if any(option.flag not in main for option in options):
-            sections = "section of the settings file" if "--config" in self._option_string_actions else "section"
-            count = f"show all {len(options)} options, by {sections}"
-            self.add_argument("--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help=count)
+        flags = [option.flag for option in self._options.values() if option.has_flag and option.flag not in _OWN_FLAGS]
+        self._shown = shown or flags
+        if {*flags} > {*self._shown}:
+            is_of_file = "--config" in self._option_string_actions
+            text = f"show all {len(flags)} options, by section{' of the settings file' * is_of_file}"
+            self.add_argument("--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help=text)
+
+    def read(self, words: Sequence[str]) -> dict[str, Any]:
+        """Read the values that are typed, by key of their options."""
+        parsed, rest = self.parse_known_args([*self._as_flags(words)] if self._takes_pairs else [*words])
+        if rest:
+            self.error(self._about_stray(rest))
+        return vars(parsed)
+
+    def _about_stray(self, words: Sequence[str]) -> str:
+        shown = [option for flag in self._shown for option in self._options.values() if option.flag == flag]
+        for word, option in ((word, option) for word in words for option in shown if word in option.hint.choices):
+            return f"{word!r} belongs to no flag. Did you mean {option.flag} {word}?"
+        if not self._takes_pairs:  # not repeated, because it may be a key
+            return "there is a value after the last flag that takes one."
+        near = f" Did you mean {shown[0].name}={words[0]}?" if "--help-all" in self._option_string_actions else ""
+        return f"{words[0]!r} is no option.{near}"
+
+    def _as_flags(self, words: Sequence[str]) -> Iterator[str]:
+        """Write pairs as flags.
+
+        Example:
+            >>> from sciscidata.options.commands import make_parser
+            >>> def sleep(*, hours: int = 8, is_deep: bool = False, places: tuple[str, ...] = ()) -> None: ...
+            >>> [*make_parser(sleep, "sleep")._as_flags(["hours=9", "--is_deep=no", "places=a,b", "hour=9"])]
+            ['--hours=9', '--no-is-deep', '--places', 'a', 'b', '--hour=9']
+        """
+        named = {option.name: option for option in self._options.values() if option.has_flag}
+        has_places, is_value = len(named) < len(self._options), False
+        for word in words:
+            is_flag, (name, equals, value) = word.startswith("--"), word.removeprefix("--").partition("=")
+            name = name.replace("-", "_") if is_flag else name
+            option = named.get(name) if (is_flag or equals) and not (is_value and not is_flag) else None
+            is_value = False
+            if option is None:
+                # Where paths may stand, name=path is one, but for a clear slip.
+                is_slip = not has_places or (get_close_matches(name, named, 1, 0.75) and not Path(value).exists())
+                is_option = is_flag or (equals and name.isidentifier() and is_slip)
+                yield f"{make_flag(name)}{equals}{value}" if is_option else word
+            elif bool in option.hint.kinds and value.lower() in _YES_NO:
+                yield f"{_YES_NO[value.lower()]}{option.flag[2:]}"
+            elif option.hint.is_list and equals:
+                yield from (option.flag, *value.split(","))
+            else:
+                is_value = not equals and bool not in option.hint.kinds and not option.hint.is_list
+                yield f"{option.flag}={value}" if equals else option.flag
 
     def format_help(self) -> str:
         """Format the short help."""
-        if not self._titles:
-            return super().format_help()
-        by_flag = self._option_string_actions
-        return self._format([("options", [by_flag[flag] for flag in self._main] + self._general(*_OWN_FLAGS))])
+        return self._format({"options": [self._option_string_actions[flag] for flag in self._shown]})
 
     def format_full_help(self) -> str:
         """Format the help with every option."""
-        sections: list[tuple[str, list[argparse.Action]]] = []
-        for section, title in self._titles.items():
-            actions = [self._option_string_actions[flag] for flag in self._shown.get(section, ())]
-            for action in actions:
-                action.help = self._full[action.dest].replace("%", "%%")
-            sections.append((title, actions if section else actions + self._general(*_OWN_FLAGS)))
+        sections: dict[str, list[argparse.Action]] = {}
+        for option in self._options.values():
+            if option.has_flag and option.flag not in _OWN_FLAGS:
+                action = self._option_string_actions[option.flag]
+                action.help = option.full_help.replace("%", "%%")
+                sections.setdefault(option.title, []).append(action)
         return self._format(sections)
 
-    def _general(self, *flags: str) -> list[argparse.Action]:
-        return [self._option_string_actions[flag] for flag in flags if flag in self._option_string_actions]
-
-    def _format(self, sections: Sequence[tuple[str, Sequence[argparse.Action]]]) -> str:
+    def _format(self, sections: Mapping[str, list[argparse.Action]]) -> str:
+        """Format sections of options; the first one also has the flags that every command has."""
         formatter = self._get_formatter()
         positionals = [action for action in self._actions if not action.option_strings]
+        own = [self._option_string_actions[flag] for flag in _OWN_FLAGS if flag in self._option_string_actions]
         usage = " ".join([str(self.usage), *(str(action.metavar) for action in positionals)])
         formatter.add_usage(usage, [], [])
         formatter.add_text(self.description)
         formatter.add_text(self._example and f"  {self._example}")
-        for title, actions in (("arguments", positionals), *sections):
+        for number, (title, actions) in enumerate({"arguments": positionals, **sections}.items()):
             formatter.start_section(title)
-            formatter.add_arguments(actions)
+            formatter.add_arguments(actions + own * (number == 1))
             formatter.end_section()
-        formatter.add_text("Defaults stand in brackets.")
+        formatter.add_text("Defaults stand in brackets." if self._options else "")
         return formatter.format_help()
 
     def error(self, message: str) -> NoReturn:
@@ -346,8 +424,8 @@ class OptionParser(argparse.ArgumentParser):
         known = [*self._option_string_actions]
         flags = [word.partition("=")[0] for word in takewhile(lambda word: word != "--", args or ())]
         unknown = [flag for flag in flags if flag.startswith("--") and flag not in known]
-        if unknown and self._subparsers is None:  # else they are flags of a command
-            close = [match for flag in unknown if (match := find_close(flag, known, self._renamed))]
+        if unknown:
+            close = [match for flag in unknown if (match := find_close(flag, known))]
             near = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
             # Without values: that of a misspelt --api-key is a key.
             self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{near}")

@@ -6,22 +6,24 @@ import asyncio
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from sciscidata.options.parser import OptionParser
-from sciscirl.cli.flags import Command, add_options, call, make_parser, read_words
+from sciscidata import __version__
+from sciscidata.errors import how_to_install
+from sciscidata.options.commands import InFile, Program
 from sciscirl.envs.models import SHORT_NAMES
 from sciscirl.errors import COOKBOOK, SciSciRLError
+from sciscirl.lab import commands as lab
 from sciscirl.runs.shown import name_report, show
 
 if TYPE_CHECKING:
     import sciscirl.lab.evaluation.config
     import sciscirl.lab.hardware_options
     import sciscirl.options
+    from sciscirl.options import Run
 
 
 def show_run(folder: Path, release: str) -> None:
@@ -32,11 +34,20 @@ def show_run(folder: Path, release: str) -> None:
     show(f"run: {folder}\n{render_end(folder)}; next: {name_report(folder, release, find_eval_split(folder))}")
 
 
-def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
-    """Refuse options that only another backend has."""
+def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run[Any]], Path]) -> None:
+    """Train, or describe it; refuse options that only another backend has."""
     for options in given.values():
         if strange := [name for name in options.keywords if name not in given[backend].keywords]:
             raise SciSciRLError(f"--backend {backend} has no option --{strange[0].replace('_', '-')}.")
+    from sciscirl.options import resolve_run
+
+    run = resolve_run(given[backend]())  # what is wrong with it is said before seconds of imports
+    if run.options.dry_run:
+        from sciscirl.lab.dry_run import describe_run
+
+        show(describe_run(run))
+        return
+    show_run(start(run), run.options.release)
 
 
 def train(
@@ -49,39 +60,27 @@ def train(
     """Train by reinforcement learning.
 
     Args:
-        tinker: options on a server.
-        local: options here.
-        code: may a model run its own?
         backend: where to train: a Tinker server, or your own hardware with TRL.
+
+    Shown:
+        --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate --eval-every
+        --resume --dry-run --group-size --backend
 
     Example:
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
     """
-    _refuse_strange(backend, {"tinker": tinker, "local": local})
-    from sciscirl.options import resolve_run
 
-    if backend == "tinker":
-        run = resolve_run(tinker())  # what is wrong with it is said before seconds of imports
-        if run.options.dry_run:
-            from sciscirl.lab.dry_run import describe_server_training
+    def start(run: Run[Any]) -> Path:
+        if backend == "local":
+            from sciscirl.lab.grpo import train_locally
 
-            show(describe_server_training(run))
-            return
+            return train_locally(run)
         from sciscirl.lab.compose import compose
         from sciscirl.rl.train import train_on_server
 
-        folder = asyncio.run(train_on_server(run, compose(run)))
-    else:
-        run = resolve_run(local())
-        if run.options.dry_run:
-            from sciscirl.lab.dry_run import describe_local_training
+        return asyncio.run(train_on_server(run, compose(run)))
 
-            show(describe_local_training(run))
-            return
-        from sciscirl.lab.grpo import train_locally
-
-        folder = train_locally(run)
-    show_run(folder, run.options.release)
+    _train(backend, {"tinker": tinker, "local": local}, start)
 
 
 def sft(
@@ -94,38 +93,26 @@ def sft(
     """Train on the gold answers (supervised fine-tuning).
 
     Args:
-        tinker: options on a server.
-        peft: options here.
-        code: may a model run its own?
         backend: where to train: a Tinker server, or your own GPUs with PEFT.
+
+    Shown:
+        --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate --eval-every
+        --resume --dry-run --backend --n-epochs
 
     Example:
         sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
     """
-    _refuse_strange(backend, {"tinker": tinker, "peft": peft})
-    from sciscirl.options import resolve_run
 
-    if backend == "tinker":
-        run = resolve_run(tinker())
-        if run.options.dry_run:
-            from sciscirl.lab.dry_run import describe_server_sft
+    def start(run: Run[Any]) -> Path:
+        if backend == "peft":
+            from sciscirl.lab.sft.peft_backend import train_with_peft
 
-            show(describe_server_sft(run))
-            return
+            return train_with_peft(run)
         from sciscirl.lab.sft.tinker_backend import train_on_tinker
 
-        folder = asyncio.run(train_on_tinker(run))
-    else:
-        run = resolve_run(peft())
-        if run.options.dry_run:
-            from sciscirl.lab.dry_run import describe_peft_training
+        return asyncio.run(train_on_tinker(run))
 
-            show(describe_peft_training(run))
-            return
-        from sciscirl.lab.sft.peft_backend import train_with_peft
-
-        folder = train_with_peft(run)
-    show_run(folder, run.options.release)
+    _train(backend, {"tinker": tinker, "peft": peft}, start)
 
 
 def evaluate(
@@ -138,10 +125,12 @@ def evaluate(
     """Judge a model, a checkpoint, a run or baselines on held-out papers.
 
     Args:
-        config: what to judge.
-        code: may a model run its own?
         baselines: judge four baselines too: majority, random by prior, regression on TF-IDF, trees on metadata.
         from_predictions: compute the metrics of this predictions file again; takes no other option.
+
+    Shown:
+        --run --release --model --local-model --split --preset --temperature --answers --n-papers --baselines --out
+        --from-predictions
 
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
@@ -189,19 +178,6 @@ def presets(*, plugin: str | None = None) -> None:
     show(render_presets())
 
 
-def call_words(name: str, words: Sequence[str]) -> None:
-    """Run the command of that name with words as they are typed."""
-    from sciscirl.options import refuse_without_effect  # loads what the other commands need not
-
-    words = [_use_own_name(word) for word in words] if name in ("train", "sft") else words
-    said = {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
-    refuse_without_effect(name, said)
-    command = COMMANDS[name]
-    shown = SHOWN.get(name, "").split()
-    values = read_words(make_parser(command, f"sciscirl {name}", shown), command, words, next(iter(shown), ""))
-    call(command, _fetch_release(_find_models(values)))
-
-
 def _use_own_name(word: str) -> str:
     """Put our name of an option in the place of the cookbook's.
 
@@ -245,17 +221,7 @@ def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
     Example:
         eval "$(sciscirl completion bash)"
     """
-    import shtab
-
-    root = OptionParser(prog="sciscirl")
-    places = {"": root.add_subparsers()}
-    for name, command in COMMANDS.items():
-        group, _, last = name.rpartition(" ")
-        parser = places[group].add_parser(last, help=name)  # shtab leaves out those without help
-        add_options(parser, command)
-        if any(other.startswith(f"{name} ") for other in COMMANDS):
-            places[name] = parser.add_subparsers()
-    print(shtab.complete(root, shell))  # noqa: T201
+    PROGRAM.complete(shell)
 
 
 def demo(
@@ -272,12 +238,14 @@ def demo(
     Each step is a command that you could type. A demonstration that was stopped goes on with the same command.
 
     Args:
-        code: may a model run its own?
         release: the folder of a release; None: synthetic papers are drawn, with a label that their titles show.
         model: what ``sciscirl model`` takes.
         out: the folder for all results.
         short: fewer steps, and no reinforcement learning.
         dry_run: show the commands, and run none.
+
+    Shown:
+        --release --model --out --short --dry-run
 
     Example:
         sciscirl demo --release slices/mine --short
@@ -299,7 +267,7 @@ def demo(
 
 
 def _call(words: Sequence[str]) -> None:
-    call_words(words[0], words[1:])
+    PROGRAM.call(words[0], words[1:], set())
 
 
 def _call_sciscidata(words: Sequence[str]) -> None:
@@ -312,63 +280,40 @@ def _call_sciscidata(words: Sequence[str]) -> None:
         )
 
 
-#: The commands of the lab, functions of ``lab/commands.py``, and the options that ``--help`` shows of each; "" for all.
-_LAB_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **dict.fromkeys(("calibrate", "select", "compare", "report", "model"), ""),
-        "serve": "tiny model release port cuda state cache priming_steps contract style",
-        "merge": "",
-        "sweep": "preset seeds way vary jobs release model out max_steps n_train n_test learning_rate dry_run",
-        "sweep repro": "release out local_model preset n_papers against",
-        "export-task": "",
-        "demo": "release model out short dry_run",
-    }
+class _Program(Program):
+    """The commands, which take the cookbook's names of options, short names of models and addresses of releases."""
+
+    def read(self, name: str, words: Sequence[str]) -> dict[str, Any]:
+        """Read the values of a command."""
+        from sciscirl.options import refuse_without_effect  # loads what the other commands need not
+
+        words = [_use_own_name(word) for word in words] if name in ("train", "sft") else words
+        refuse_without_effect(
+            name, {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
+        )
+        return _fetch_release(_find_models(super().read(name, words)))
+
+    def name_flags(self, name: str, message: str, in_file: InFile) -> str:
+        """Name flags, in one line."""
+        return " ".join(super().name_flags(name, message, in_file).split())
+
+    def about_failure(self, error: Exception) -> str | None:
+        """Say what the system refused, or which package is missing and how to install it."""
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("scisci"):
+            extras = ["local"] if error.name == "trl" else ["rl", "sft"] if error.name in _OF_SFT else ["rl"]
+            return f"{error.name} is not installed. Run {how_to_install(*extras)}."
+        return super().about_failure(error)
+
+
+_OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
+_COMMANDS: Final = (
+    *(train, sft, evaluate, presets, completion, lab.calibrate, lab.select, lab.compare, lab.report, lab.model),
+    *(lab.serve, lab.merge, lab.sweep, lab.sweep_repro, lab.export_task, demo),
 )
-
-
-class _Commands(Mapping[str, Command]):
-    """Commands by name; those of the lab are loaded when they are looked up."""
-
-    def __init__(self, commands: Mapping[str, Command]) -> None:
-        self._commands = commands
-
-    def __getitem__(self, name: str) -> Command:
-        if name in self._commands:
-            return self._commands[name]
-        if name == "demo":
-            return demo  # which calls the others
-        if name not in _LAB_COMMANDS:
-            raise KeyError(name)
-        from sciscirl.lab import commands
-
-        return getattr(commands, name.replace(" ", "_").replace("-", "_"))
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._commands
-        yield from _LAB_COMMANDS
-
-    def __len__(self) -> int:
-        return len(self._commands) + len(_LAB_COMMANDS)
-
-
-#: Every subcommand by name.
-COMMANDS: Final[Mapping[str, Command]] = _Commands(
-    {
-        "train": train,
-        "sft": sft,
-        "evaluate": evaluate,
-        "presets": presets,
-        "completion": completion,
-    }
-)
-_RUN: Final = "preset release model log_path max_steps n_train batch_size learning_rate eval_every resume dry_run"
-#: The options that ``--help`` shows; ``--help-all`` shows all. A command that is not here shows all of them.
-SHOWN: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "train": f"{_RUN} group_size backend",
-        "sft": f"{_RUN} backend n_epochs",
-        "evaluate": "run release model local_model split preset temperature answers n_papers baselines out "
-        "from_predictions",
-        **_LAB_COMMANDS,
-    }
+PROGRAM: Final = _Program(
+    "sciscirl",
+    "Train language models to judge science, and judge them, on a release of sciscidata.",
+    __version__,
+    {command.__name__.replace("sweep_", "sweep ").replace("_", "-"): command for command in _COMMANDS},
+    takes_pairs=True,
 )

@@ -6,14 +6,13 @@ import hashlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, overload
 
 import chz
-from chz.mungers import if_none
 from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 
@@ -23,12 +22,13 @@ from sciscidata.terminal.messages import counted
 from sciscirl.envs.env import LabelGroupBuilder, build_messages, count_tokens
 from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.errors import RewardError, SciSciRLError
-from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import Paper, Target, class_of, list_labels
-from sciscirl.task.prompts import PromptTemplate, count_least
+from sciscirl.task.prompts import count_least
 from sciscirl.task.release import (
     HELD_OUT_SEED,
     EvalSplit,
+    Order,
+    PaperChoice,
     PartName,
     SplitName,
     choose_eval_split,
@@ -36,16 +36,11 @@ from sciscirl.task.release import (
     read_split,
     size_held_out,
 )
-from sciscirl.task.rewards import RewardTable
-from sciscirl.task.rules import TaskRules, Weight
+from sciscirl.task.rules import TaskRules
 
 #: Makes a group, from the arguments of LabelGroupBuilder.
 GroupMaker = Callable[[Paper, TaskRules, Renderer, int], LabelGroupBuilder]
 _N_KEPT: Final = 3  # epochs: a batch may straddle two, and find its spares in a third
-#: The fields of a builder that are those of its TaskRules.
-OF_RULES: Final = (
-    "target", "style", "contract", "reward", "max_paper_tokens", "hide", "weight", "own_prompt", "own_reward"
-)  # fmt: skip
 
 
 def order_papers(
@@ -161,43 +156,29 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         release: the folder of the release.
         model_name: whose tokenizer is used: a name on the Hugging Face hub, or a folder.
         renderer_name: the chat format.
-        target: as in TaskRules; also the next eight.
-        batch_size: papers in a step.
+        task: labels, prompt, contract and reward.
+        order: which papers come in which step.
+        choice: which papers. Its ``eval_split`` is by which papers the run is judged; ``held_out``: training papers
+            that it does not train on. None: dev if the release has one, else held_out. ``n_train`` and ``n_test`` take
+            a stratified head of the papers (``take_head``). A batch may straddle two epochs.
         group_size: answers to a paper in training.
         eval_group_size: answers to a held-out paper.
-        seed: of the order.
-        n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two epochs.
-        interleave: as in ``order_papers``.
-        eval_split: by which papers the run is judged; ``held_out``: training papers that it does not train on. None:
-            dev if the release has one, else held_out.
-        n_train: use a stratified head of the training papers, this many (``take_head``).
-        n_test: use a stratified head of the papers that judge, this many.
-        ids: use only papers whose ids this file lists, one a line.
+        n_steps: without ``choice.n_epochs``, papers are shown as often as so many steps need; None: once.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator.
+
+    On the command line of a loop of your own, the parts are written with dots: ``dataset_builder.task.style=plain
+    dataset_builder.order.batch_size=8``.
     """
 
     release: str
     model_name: str
     renderer_name: str
-    target: Target = "disruption"
-    style: str = "plain"
-    contract: ContractName = "four_keys"
-    reward: str = "soft"
-    max_paper_tokens: int = 1024
-    hide: tuple[str, ...] = ()
-    weight: Weight = "equal"
-    own_prompt: PromptTemplate | None = None
-    own_reward: RewardTable | None = None
-    batch_size: int = 16
+    task: TaskRules = TaskRules()
+    order: Order = Order()
+    choice: PaperChoice = chz.field(default=PaperChoice(), munger=lambda own, choice: _settle(choice, own.release))
     group_size: int = 2
     eval_group_size: int = 1
-    seed: int = 0
-    n_epochs: int = 1
-    interleave: bool = False
-    eval_split: EvalSplit = chz.field(default=None, munger=if_none(lambda own: choose_eval_split(own.release)))
-    n_train: int | None = None
-    n_test: int | None = None
-    ids: str | None = None
+    n_steps: int | None = None
     has_test: bool = True
 
     def rules(self) -> TaskRules:
@@ -207,9 +188,8 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             ReleaseError: the release is missing or was altered.
             RewardError: the reward does not suit the training papers.
         """
-        rules = TaskRules(**{name: getattr(self, name) for name in OF_RULES})
         try:
-            return rules.fitted(self.read("train"))
+            return self.task.fitted(self.read("train"))
         except RewardError:
             self.train_papers()  # too few for a batch: the cause is said, not what follows from it
             raise
@@ -221,21 +201,35 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     def _read_split(self, split: SplitName) -> list[Paper]:
         """Read a split, once."""
         if split not in self._splits:
-            with_chances = self.weight != "equal"
-            self._splits[split] = read_split(self.release, split, target=self.target, with_chances=with_chances)
+            task = self.task
+            self._splits[split] = read_split(self.release, split, target=task.target, with_chances=task.is_weighed)
         return self._splits[split]
+
+    @property
+    def eval_split(self) -> EvalSplit:
+        """By which papers the run is judged."""
+        return self.choice.eval_split or choose_eval_split(self.release)
+
+    @property
+    def n_epochs(self) -> int:
+        """How often every training paper is shown, each time in another order."""
+        if self.choice.n_epochs is not None:
+            return self.choice.n_epochs
+        n_shown = (self.n_steps or 0) * self.order.batch_size
+        return max(-(-n_shown // max(len(self.read("train")), 1)), 1)
 
     def n_held_out(self) -> int:
         """Return how many training papers are kept out to judge the run (ReleaseError)."""
-        return size_held_out(len(self._read_split("train")), self.batch_size) if self.eval_split == "held_out" else 0
+        size = self.order.batch_size
+        return size_held_out(len(self._read_split("train")), size) if self.eval_split == "held_out" else 0
 
     def describe_papers(self) -> dict[str, Any]:
         """Say for the record of a run which papers it trains on and is judged by."""
-        facts: dict[str, Any] = {name: getattr(self, name) for name in ("eval_split", "n_train", "n_test")}
+        facts = {name: getattr(self.choice, name) for name in ("eval_split", "n_train", "n_test")}
         if n_kept := self.n_held_out():
             facts |= {"n_held_out": n_kept, "held_out_seed": HELD_OUT_SEED}
-        if self.ids is not None:
-            facts["ids_sha256"] = hash_file(Path(self.ids))
+        if self.choice.ids is not None:
+            facts["ids_sha256"] = hash_file(Path(self.choice.ids))
         return facts | ({"class_counts": dict(counts)} if (counts := self.rules().class_counts) else {})
 
     def read(self, part: PartName) -> list[Paper]:
@@ -243,10 +237,10 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         return read_part(
             self.release,
             part,
-            target=self.target,
-            n_papers=self.n_train if part == "train" else self.n_test,
+            target=self.task.target,
+            n_papers=self.choice.n_train if part == "train" else self.choice.n_test,
             n_held_out=self.n_held_out(),
-            ids=None if self.ids is None else Path(self.ids),
+            ids=self.choice.ids,
             papers=self._read_split("train" if part == "held_out" else part),
         )
 
@@ -265,18 +259,18 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             ReleaseError: the release is missing or was altered.
             SciSciRLError: it has too few papers for one batch.
         """
-        check_value("n_epochs", self.n_epochs, PositiveInt, SciSciRLError)
         papers = self.read("train")
-        if len(papers) < self.batch_size:
+        order = self.order
+        if len(papers) < order.batch_size:
             n_every, n_kept = len(self._read_split("train")), self.n_held_out()
             kept = f", and {n_kept:,} of these are kept out to judge the run" if n_kept else ""
             raise SciSciRLError(
-                f"the run has {counted(len(papers), 'training paper')}, too few for one batch of {self.batch_size} "
+                f"the run has {counted(len(papers), 'training paper')}, too few for one batch of {order.batch_size} "
                 f"different ones; {self.release} has {n_every:,}{kept}. Lower batch_size, or take more: a larger "
                 "release, one with a development split (n_dev), n_train or ids."
             )
         n_shown = len(papers) * self.n_epochs
-        return Epochs(papers, n_shown, self.seed, interleave=self.interleave, target=self.target)
+        return Epochs(papers, n_shown, order.seed, interleave=order.interleave, target=self.task.target)
 
     def eval_papers(self) -> list[Paper]:
         """Return the papers of ``eval_split`` in the order of the release.
@@ -298,8 +292,8 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         train, test = self.build()
         if train.rules.table.share_penalty:
             raise SciSciRLError(
-                f"reward {self.reward!r} has a share_penalty, which a LabelDatasetBuilder alone does not charge. Take "
-                "the builder of sciscirl.make_builder, or another reward."
+                f"reward {self.task.reward!r} has a share_penalty, which a LabelDatasetBuilder alone does not "
+                "charge. Take the builder of sciscirl.make_builder, or another reward."
             )
         return train, test
 
@@ -308,7 +302,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         rules, renderer, make_group = self.rules(), self.renderer(), self.group_maker()
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
-        size, n_answers = self.batch_size, self.group_size
+        size, n_answers = self.order.batch_size, self.group_size
         train = LabelDataset(papers, rules, renderer, batch_size=size, group_size=n_answers, make_group=make_group)
         if not self.has_test:
             return train, None
@@ -318,3 +312,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         return train, LabelDataset(
             held_out, rules, renderer, batch_size=size, group_size=n_answers, keep_rest=True, make_group=make_group
         )
+
+
+def _settle(choice: PaperChoice, release: str) -> PaperChoice:
+    return replace(choice, eval_split=choice.eval_split or choose_eval_split(release))

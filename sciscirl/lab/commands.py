@@ -49,7 +49,6 @@ def select(run: Path, config: sciscirl.lab.analysis.select_checkpoint.SelectionC
 
     Args:
         run: the folder of the run.
-        config: how to choose.
 
     Example:
         sciscirl select runs/exp6 --metric min_class_recall
@@ -70,7 +69,6 @@ def compare(
 
     Args:
         predictions: [NAME=]PATH of each: the folder of a run, an evaluation or a sweep, or a predictions file.
-        config: how to compare.
         release: the folder of their release, to compare with baselines on the same papers too.
         out: also write ``comparison.json`` and pictures into this folder.
 
@@ -97,8 +95,6 @@ def report(
 
     Args:
         runs: folders of training runs, evaluations and sweeps.
-        config: what to show.
-        code: may a model run its own?
         final: first select a checkpoint of each training run, and judge it by the test split of --release, once.
         metric: with --final: by which the checkpoint is selected.
         base_url: with --final: a Tinker server; None: TINKER_BASE_URL, else Tinker.
@@ -133,12 +129,13 @@ def serve(
     """Serve Tinker's API on this machine.
 
     Args:
-        config: what to serve.
-        tiny_config: how a tiny model is made.
         tiny: make and serve a tiny model that knows nothing, to try the machinery.
         release: with --tiny: make its tokenizer for the papers of this release.
         cuda: use an NVIDIA GPU.
         cache: the folder of the server's environment and of tiny models; None: the user's cache folder.
+
+    Shown:
+        --tiny --model --release --port --cuda --state --cache --priming-steps --contract --style
 
     Example:
         sciscirl serve --tiny --release slices/synthetic
@@ -180,7 +177,6 @@ def model(
 
     Args:
         source: smollm2 (135 million weights, needs no account), a GGUF file, a folder, or OWNER/NAME on the hub.
-        code: may a model run its own?
         dtype: of the weights that are written from a GGUF file.
         cache: the folder for what is made; None: the user's cache folder.
 
@@ -210,7 +206,6 @@ def merge(
 
     Args:
         adapter: the folder of a run, or of an adapter of PEFT.
-        code: may a model run its own?
         out: the folder of the model.
         dtype: of its weights.
         device: where to compute: cpu, cuda, cuda:1; a run on a server is merged on the CPU.
@@ -231,6 +226,10 @@ def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: scisci
 
     Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
     takes more seeds.
+
+    Shown:
+        --preset --seeds --way --vary --jobs --release --model --out --max-steps --n-train --n-test --learning-rate
+        --dry-run
 
     Example:
         sciscirl sweep preset=exp4,exp6 seeds=0,1,2 --release slices/synthetic --model Qwen/Qwen3-8B --out runs/sweep
@@ -268,9 +267,10 @@ def sweep_repro(
     The reference is what evaluate does with the same options. A sweep that was stopped goes on with the same command.
 
     Args:
-        config: what to judge, and how.
-        code: may a model run its own?
         against: folders of evaluations of the same papers, made elsewhere or on a server.
+
+    Shown:
+        --release --out --local-model --preset --n-papers --against
 
     Example:
         sciscirl sweep repro --release slices/synthetic --local-model models/Qwen3-4B --out sweeps/qwen

@@ -5,6 +5,7 @@ All parts meet here and nowhere else. The core knows them as ``Parts``.
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_mode
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
 import sciscirl.rl.train as rl
-from sciscirl.envs.dataset import OF_RULES, LabelDatasetBuilder, check_fit
+from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.errors import with_own_names
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.adversarial.env import challenge_by
@@ -24,9 +25,10 @@ from sciscirl.lab.objectives.dataset import RunDatasetBuilder
 from sciscirl.lab.objectives.sampling import DynamicSampling
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import Run, RunOptions, SftOptions, TrainOptions, resolve_run
-from sciscirl.presets import PUBLISHED, Preset
+from sciscirl.presets import PUBLISHED
 from sciscirl.runs.chat_format import choose_renderer
-from sciscirl.task.release import EvalSplit, choose_eval_split, open_release
+from sciscirl.task.experiment import Preset
+from sciscirl.task.release import EvalSplit, PaperChoice, choose_eval_split, open_release
 
 
 async def train_preset(options: TrainOptions) -> Path:
@@ -100,45 +102,37 @@ def compose(run: Run[TrainOptions]) -> rl.Parts:
 
 def _make_strategy(preset: Preset) -> RolloutStrategy | None:
     """Return how a group is sampled, where the preset asks for more than the cookbook's way."""
-    if preset.top_p == 1 and not preset.dynamic_sampling:
+    sampling = preset.sampling
+    if sampling.top_p == 1 and not sampling.dynamic_sampling:
         return None
-    return DynamicSampling(default_rollout_strategy_for_model(preset.model), preset.top_p)
+    return DynamicSampling(default_rollout_strategy_for_model(preset.model), sampling.top_p)
 
 
 def make_run_builder(run: Run[TrainOptions]) -> RunDatasetBuilder:
     """Return the builder of the training batches."""
     options, preset = run.options, run.preset
     is_published = preset.name in PUBLISHED and preset.rules.target == "disruption"
-    builder = RunDatasetBuilder(
+    return RunDatasetBuilder(
         **name_fields(run, "test" if is_published else "held_out"),
-        group_size=preset.group_size,
-        eval_group_size=preset.eval_group_size,
-        n_epochs=options.n_epochs or 1,
-        n_spares=preset.dynamic_sampling,
+        group_size=preset.sampling.group_size,
+        eval_group_size=preset.judging.eval_group_size,
+        n_steps=options.max_steps,
+        n_spares=preset.sampling.dynamic_sampling,
         adversarial=preset.adversarial,
     )
-    if options.n_epochs is not None:
-        return builder
-    n_papers = len(builder.read("train"))
-    n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
-    return chz.replace(builder, n_epochs=max(n_epochs, 1))
 
 
 def name_fields(run: Run[RunOptions], without_dev: EvalSplit = "held_out") -> dict[str, Any]:
     """Return the fields of the builder of a run, for both ways to train; ``without_dev``: what judges it then."""
     options, preset = run.options, run.preset
+    chosen = PaperChoice(**{one.name: getattr(options, one.name) for one in fields(PaperChoice)})
     return {
         "release": options.release,
         "model_name": preset.model,
         "renderer_name": options.renderer or choose_renderer(preset.model),
-        **{name: getattr(preset.rules, name) for name in OF_RULES},
-        "batch_size": preset.batch_size,
-        "seed": preset.seed,
-        "interleave": preset.interleave,
-        "eval_split": options.eval_split or choose_eval_split(options.release, without_dev),
-        "n_train": options.n_train,
-        "n_test": options.n_test,
-        "ids": options.ids and str(options.ids),
+        "task": preset.rules,
+        "order": preset.order,
+        "choice": replace(chosen, eval_split=chosen.eval_split or choose_eval_split(options.release, without_dev)),
         "has_test": False,  # our own evaluator judges the same papers, by more measures
     }
 
@@ -156,9 +150,9 @@ def make_evaluator(
         rules,
         renderer,
         max_tokens=preset.max_tokens,
-        temperature=preset.eval_temperature,
-        top_p=preset.eval_top_p,
-        group_size=preset.eval_group_size,
+        temperature=preset.judging.eval_temperature,
+        top_p=preset.judging.eval_top_p,
+        group_size=preset.judging.eval_group_size,
         name=builder.eval_split,
         folder=run.folder / "predictions",
         alarm=alarm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
@@ -84,6 +84,17 @@ def describe_peft_training(run: Run[PeftSftOptions]) -> str:
     return render_sft_plan(run, builder, asdict(run.options) | settings, settings)
 
 
+def describe_run(run: Run[Any]) -> str:
+    """Describe the run that options of any kind ask for."""
+    ways: dict[type, Callable[[Run[Any]], str]] = {
+        TrainOptions: describe_server_training,
+        LocalTrainOptions: describe_local_training,
+        TinkerSftOptions: describe_server_sft,
+        PeftSftOptions: describe_peft_training,
+    }
+    return ways[type(run.options)](run)
+
+
 def render_plan(
     run: Run[TrainOptions],
     builder: LabelDatasetBuilder,
@@ -94,13 +105,14 @@ def render_plan(
 ) -> str:
     """Describe reinforcement learning by its ``resolved`` settings; ``has_price``: on a server, which costs money."""
     options, preset = run.options, run.preset
+    batch_size, group_size = preset.order.batch_size, preset.sampling.group_size
     evaluator, papers = make_evaluator(run, builder), builder.train_papers()
     rules, renderer = evaluator.rules, evaluator.renderer
     check_fit(papers, rules, renderer)
     plan_run(run.folder, Path(options.release), settings, resume=options.resume)
-    n_test = len(evaluator.papers) * preset.eval_group_size
-    n_steps = min(options.max_steps, len(papers) // preset.batch_size)
-    shown = papers.first(n_steps * preset.batch_size)
+    n_test = len(evaluator.papers) * preset.judging.eval_group_size
+    n_steps = run.count_steps(len(papers) // batch_size)
+    shown = papers.first(n_steps * batch_size)
     n_counted = min(len(shown), _N_PROMPTS_COUNTED)
     sample = [shown[place * len(shown) // n_counted] for place in range(n_counted)]
     messages = [build_messages(paper, rules, renderer) for paper in sample]
@@ -114,9 +126,9 @@ def render_plan(
     if preset.adversarial is not None:
         n_turns = 2
         prompt_tokens += mean + preset.max_tokens + count_second_turn(rules, renderer)
-    n_trained = n_steps * preset.batch_size * preset.group_size
+    n_trained = n_steps * batch_size * group_size
     one = _name_one(rules.target)
-    n_answers = n_trained * (1 + preset.dynamic_sampling) + n_evaluations * n_test
+    n_answers = n_trained * (1 + preset.sampling.dynamic_sampling) + n_evaluations * n_test
     usage = Usage(
         prefill=round(n_answers * prompt_tokens),
         sample=n_answers * preset.max_tokens * n_turns,
@@ -128,7 +140,7 @@ def render_plan(
     }
     facts = [
         f"preset {preset.name}{f' (from {preset.base})' if preset.base else ''}, model {preset.model}",
-        f"steps: {n_steps:,} of {counted(preset.batch_size, one)} x {counted(preset.group_size, 'answer')}; "
+        f"steps: {n_steps:,} of {counted(batch_size, one)} x {counted(group_size, 'answer')}; "
         f"{counted(n_evaluations, 'evaluation')} of {counted(n_test, 'answer')}; each of {len(papers.papers):,} "
         f"training {one}s is shown {len(shown) / len(papers.papers):.1f} times",
         f"tokens: a prompt has {min(lengths):,} to {max(lengths):,}, mean {mean:,.0f} ({len(lengths):,} prompts "
@@ -146,7 +158,7 @@ def render_sft_plan(
 ) -> str:
     """Describe supervised fine-tuning by its ``resolved`` settings; in examples, marks enclose the trained tokens."""
     options = run.options
-    examples, batch_size = sft.make_examples(builder, options), builder.batch_size
+    examples, batch_size = sft.make_examples(builder, options), builder.order.batch_size
     evaluator = make_evaluator(run, builder)
     plan_run(run.folder, Path(options.release), settings, resume=options.resume)
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]

@@ -46,7 +46,6 @@ from sciscirl.lab.sft.peft_backend import (
     settle_threads,
 )
 from sciscirl.options import Run
-from sciscirl.presets import BASE, Preset
 from sciscirl.rl.train import check_preset, enter_collapse, list_settings, make_alarm
 from sciscirl.runs.alarms import KL
 from sciscirl.runs.chat_format import warn_of_renderer
@@ -63,6 +62,7 @@ from sciscirl.runs.folder import (
     open_store,
 )
 from sciscirl.runs.lineage import warn_of_other_release
+from sciscirl.task.experiment import BASE, Preset
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
@@ -91,7 +91,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
         settings, release = list_own_settings(run, builder), Path(options.release)
         batches, _ = asyncio.run(builder())
-        n_steps = min(options.max_steps, len(batches))
+        n_steps = run.count_steps(len(batches))
         how: dict[str, Any] = {"resume": options.resume, "begun_from": begun_from, "n_steps": n_steps}
         step = begin_run(folder, release, settings, find=recover_checkpoint, **how)
         if step is None:
@@ -105,7 +105,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer)
         trainer = make_trainer(make_model(run, arguments, start), arguments, player)
         size = options.eval_batch_size
-        completer = LocalCompleter.of_evaluator(evaluator, trainer.model, seed=preset.seed, batch_size=size)
+        completer = LocalCompleter.of_evaluator(evaluator, trainer.model, seed=preset.order.seed, batch_size=size)
         judge = Judge(evaluator, completer, folder, options.eval_every)
         trainer.add_callback(judge)
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
@@ -147,11 +147,12 @@ def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrain
 
         def _get_per_token_logps_and_entropies(self, *passed: Any, **options: Any) -> Any:  # noqa: ANN401
             found = super()._get_per_token_logps_and_entropies(*passed, **options)
-            if options.get("compute_entropy") and player.preset.temperature == 1:  # at which the sampler states its own
+            # At temperature 1 the sampler states its own.
+            if options.get("compute_entropy") and player.preset.sampling.temperature == 1:
                 player.differences.append((self.sampled - found[0].detach())[self.is_answer].float())
             return found
 
-    n_shown = arguments.max_steps * player.preset.batch_size
+    n_shown = arguments.max_steps * player.preset.order.batch_size
     adapter = {name: weight.data for name, weight in model.named_parameters() if weight.requires_grad}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "You are using 'rollout_func'")
@@ -215,13 +216,13 @@ class Player:
     def __call__(self, prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
         """Sample and score the answers of a step, in the order of its papers."""
         self.begun = time.monotonic()
-        step = int(prompts[0]) // self.preset.batch_size
+        step = int(prompts[0]) // self.preset.order.batch_size
         builders = self.dataset.get_batch(step)
         model: Any = trainer.model
         model.eval()  # else checkpointing of gradients would forbid a cache of keys and values
-        names = ("max_tokens", "temperature", "top_p")
-        sampling: dict[str, Any] = {name: getattr(self.preset, name) for name in names}
-        sampling |= {"seed": self.preset.seed * _SEEDS_APART + step, "batch_size": self.batch_size}
+        sampling: dict[str, Any] = {"max_tokens": self.preset.max_tokens}
+        sampling |= {name: getattr(self.preset.sampling, name) for name in ("temperature", "top_p")}
+        sampling |= {"seed": self.preset.order.seed * _SEEDS_APART + step, "batch_size": self.batch_size}
         groups = asyncio.run(self._play(builders, LocalCompleter(model, self.tokenizer, **sampling)))
         model.train()
         tags = [builder.logging_tags() for builder in builders]
@@ -252,7 +253,7 @@ class Player:
         }
 
     async def _play(self, builders: Sequence[EnvGroupBuilder], completer: TokenCompleter) -> list[TrajectoryGroup]:
-        strategy: RolloutStrategy = DynamicSampling() if self.preset.dynamic_sampling else FailFast()
+        strategy: RolloutStrategy = DynamicSampling() if self.preset.sampling.dynamic_sampling else FailFast()
         return await asyncio.gather(*(do_group_rollout(one, completer, strategy=strategy) for one in builders))
 
 
@@ -294,30 +295,30 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
         *((("kl_penalty_coef", 0.0, f"{no_other_reference}, not with the base model"),) if run.begun_from else ()),
     )
     for name, only, why in refused:
-        if getattr(preset, name) != only:
+        if (chosen := getattr(preset.optimiser, name)) != only:
             raise SciSciRLError(
-                f"{name} is {getattr(preset, name)}, which backend=local cannot do: {why}. Set {name}={only}, or "
+                f"{name} is {chosen}, which backend=local cannot do: {why}. Set {name}={only}, or "
                 "train on a server: backend=tinker."
             )
-    if preset.loss_fn == "dro":
+    if preset.optimiser.loss_fn == "dro":
         raise SciSciRLError(
             "loss_fn is dro, which TRL does not have. Set loss_fn=importance_sampling, or backend=tinker."
         )
-    n_answers = preset.batch_size * preset.group_size
+    n_answers = preset.order.batch_size * preset.sampling.group_size
     if n_answers % options.micro_batch_size:
         raise SciSciRLError(
-            f"micro_batch_size is {options.micro_batch_size}, needs a divisor of {n_answers}: {preset.batch_size} "
-            f"papers (batch_size) with {preset.group_size} answers (group_size)."
+            f"micro_batch_size is {options.micro_batch_size}, needs a divisor of {n_answers}: "
+            f"{preset.order.batch_size} papers (batch_size) with {preset.sampling.group_size} answers (group_size)."
         )
 
 
 def name_losses(preset: Preset) -> dict[str, Any]:
     """Name TRL's loss for that of a preset, with its clip thresholds."""
-    clips = dict(preset.loss_fn_config)
+    clips = dict(preset.optimiser.loss_fn_config)
     low, high = clips.get("clip_low_threshold", 0.8), clips.get("clip_high_threshold", 1.2)
-    if preset.loss_fn == "cispo":
+    if preset.optimiser.loss_fn == "cispo":
         return {"loss_type": "cispo", "epsilon_high": high}
-    if preset.loss_fn == "ppo":
+    if preset.optimiser.loss_fn == "ppo":
         return {"loss_type": "dr_grpo", "epsilon": round(1 - low, 9), "epsilon_high": round(high - 1, 9)}
     return {"loss_type": "dr_grpo", "epsilon": _NO_CLIP, "epsilon_high": _NO_CLIP}
 
@@ -331,19 +332,19 @@ def make_arguments(run: Run[LocalTrainOptions], n_steps: int) -> GRPOConfig:
     from trl.trainer.grpo_config import GRPOConfig
 
     options, preset = run.options, run.preset
-    n_answers = preset.batch_size * preset.group_size
+    n_answers = preset.order.batch_size * preset.sampling.group_size
     return GRPOConfig(
         **list_arguments(run, n_steps),
         gradient_accumulation_steps=n_answers // options.micro_batch_size,
-        num_generations=preset.group_size,
+        num_generations=preset.sampling.group_size,
         max_completion_length=preset.max_tokens,
         shuffle_dataset=False,
-        temperature=preset.temperature,
+        temperature=preset.sampling.temperature,
         **name_losses(preset),
         scale_rewards="none",
-        beta=preset.kl_penalty_coef,
+        beta=preset.optimiser.kl_penalty_coef,
         lr_scheduler_type="constant",
-        adam_epsilon=preset.adam_eps / (n_answers * preset.max_tokens),
+        adam_epsilon=preset.optimiser.adam_eps / (n_answers * preset.max_tokens),
         max_grad_norm=_NO_LIMIT,
         disable_tqdm=True,
     )

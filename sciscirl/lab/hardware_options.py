@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from sciscidata.options.checks import PositiveInt
-from sciscirl.options import Precision, SftOptions, TrainOptions
+from sciscirl.options import Precision, SftOptions, TrainOptions, partial_of_preset
 
 #: Of the base model, under an adapter that is trained.
 Quantization = Literal["nf4", "none"]
@@ -14,8 +13,7 @@ Quantization = Literal["nf4", "none"]
 OF_ADAPTER: Final = ("quantize", "use_dora", "lora_alpha")
 
 
-# No slots, as in GoldOptions: of the bases of a class, Python allows them to one.
-@dataclass(frozen=True, kw_only=True)
+@partial_of_preset()
 class HardwareOptions:
     """Options of training on your own hardware.
 
@@ -29,7 +27,6 @@ class HardwareOptions:
         gradient_checkpointing: use less memory and more time.
     """
 
-    of_adapter: ClassVar[tuple[str, ...]] = OF_ADAPTER
     quantize: Quantization = "nf4"
     use_dora: bool = True
     lora_alpha: PositiveInt = 32
@@ -39,8 +36,8 @@ class HardwareOptions:
     gradient_checkpointing: bool = True
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LocalTrainOptions(HardwareOptions, TrainOptions):
+@partial_of_preset(eval_batch_size=32)
+class LocalTrainOptions(TrainOptions, HardwareOptions):
     """Options of reinforcement learning on your own hardware.
 
     Attributes:
@@ -48,11 +45,11 @@ class LocalTrainOptions(HardwareOptions, TrainOptions):
         eval_batch_size: answers in one pass of sampling, in training and evaluations.
     """
 
-    eval_batch_size: PositiveInt = 32
+    of_adapter = OF_ADAPTER
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PeftSftOptions(HardwareOptions, SftOptions):
+@partial_of_preset()
+class PeftSftOptions(SftOptions, HardwareOptions):
     """Options of supervised fine-tuning on your own GPUs."""
 
-    backend: ClassVar[str] = "peft"
+    backend = "peft"

@@ -26,8 +26,8 @@ from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import Floats
 from sciscirl.options import PriorCorrection
-from sciscirl.presets import Preset
 from sciscirl.task.contracts import Answer, most_probable, render_answer
+from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import Gold, Paper, PaperView, list_labels
 from sciscirl.task.predictions import make_prediction, prediction_schema
 from sciscirl.task.rules import TaskRules

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +22,7 @@ from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import Run, TrainOptions, refuse_without_effect
-from sciscirl.presets import BASE, Preset, describe
+from sciscirl.presets import describe
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
@@ -37,6 +38,7 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
+from sciscirl.task.experiment import BASE, Adam, Preset
 from sciscirl.task.release import EVAL_SPLITS
 
 #: Between two checks that the server answers.
@@ -62,9 +64,8 @@ async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
     parts.builder.eval_papers()  # an altered release fails before a server is asked
     check_server(preset.model, options.base_url)
     evaluator = parts.judge(None)
-    config = chz.replace(config, evaluator_builders=[lambda: evaluator])
-    batches, _ = await config.dataset_builder()
-    evaluator.end_step = min(options.max_steps, len(batches))
+    batches, _ = await parts.builder()
+    evaluator.end_step = run.count_steps(len(batches))
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
         start = run.begun_from or {}
@@ -80,7 +81,7 @@ async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
         )
         if step is None:
             return folder
-        config = chz.replace(config, dataset_builder=parts.begin(step))
+        config = chz.replace(config, dataset_builder=parts.begin(step), evaluator_builders=[lambda: evaluator])
         evaluator.alarm = make_alarm(run)
         stopped: CollapseError | None = None
         async with guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name):
@@ -98,20 +99,19 @@ async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
 
 def check_preset(preset: Preset) -> None:
     """Make sure that a preset can be trained by reinforcement learning (SciSciRLError)."""
-    if preset.group_size < 2:
+    if preset.sampling.group_size < 2:
         raise SciSciRLError(
             "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
             "teaches nothing."
         )
-    fixed = Preset(name="", change="", rules=preset.rules)
-    for name in ("adam_beta1", "adam_beta2", "adam_eps"):
-        if getattr(preset, name) != getattr(fixed, name):
-            refuse_without_effect("train", {name: getattr(preset, name)})
+    for one in fields(Adam):
+        if getattr(preset.optimiser, one.name) != one.default:
+            refuse_without_effect("train", {one.name: getattr(preset.optimiser, one.name)})
 
 
 def make_config(run: Run[TrainOptions], parts: Parts) -> train.Config:
     """Build the configuration of the cookbook's loop for a run (SciSciRLError: options contradict each other)."""
-    options, preset, size = run.options, run.preset, run.preset.batch_size
+    options, preset, size = run.options, run.preset, run.preset.order.batch_size
     off_policy, n_parts = options.max_steps_off_policy, options.num_minibatches
     if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
         other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else f"num_minibatches {n_parts}"
@@ -119,26 +119,26 @@ def make_config(run: Run[TrainOptions], parts: Parts) -> train.Config:
             f"max_steps_off_policy is {off_policy}, beside {other}, which needs the answers of a step before the next "
             "begins. Leave one of them out."
         )
-    if n_parts is not None and size % (n_parts * preset.num_substeps):
+    if n_parts is not None and size % (n_parts * preset.optimiser.num_substeps):
         raise SciSciRLError(
             f"batch_size is {size}, needs a multiple of num_minibatches {n_parts} times num_substeps "
-            f"{preset.num_substeps}."
+            f"{preset.optimiser.num_substeps}."
         )
     return train.Config(
-        learning_rate=preset.learning_rate,
+        learning_rate=preset.optimiser.learning_rate,
         dataset_builder=parts.builder,
         model_name=preset.model,
         renderer_name=parts.builder.renderer_name,
         recipe_name=f"sciscirl_{preset.rules.target}",
         max_tokens=preset.max_tokens,
-        temperature=preset.temperature,
-        loss_fn=preset.loss_fn,
-        loss_fn_config=dict(preset.loss_fn_config) or None,
-        num_substeps=preset.num_substeps,
-        kl_penalty_coef=preset.kl_penalty_coef,
-        kl_discount_factor=preset.kl_discount,
+        temperature=preset.sampling.temperature,
+        loss_fn=preset.optimiser.loss_fn,
+        loss_fn_config=dict(preset.optimiser.loss_fn_config) or None,
+        num_substeps=preset.optimiser.num_substeps,
+        kl_penalty_coef=preset.optimiser.kl_penalty_coef,
+        kl_discount_factor=preset.optimiser.kl_discount,
         kl_reference_config=_make_reference(preset),
-        lora_rank=preset.lora_rank,
+        lora_rank=preset.optimiser.lora_rank,
         max_steps=options.max_steps,
         eval_every=options.eval_every,
         save_every=options.save_every,
@@ -146,7 +146,7 @@ def make_config(run: Run[TrainOptions], parts: Parts) -> train.Config:
         log_path=str(run.folder),
         base_url=options.base_url,
         load_checkpoint_path=run.begun_from["path"] if run.begun_from else None,
-        remove_constant_reward_groups=preset.remove_constant_reward_groups,
+        remove_constant_reward_groups=preset.sampling.remove_constant_reward_groups,
         rollout_error_tolerance=parts.strategy,
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
@@ -163,9 +163,9 @@ def make_config(run: Run[TrainOptions], parts: Parts) -> train.Config:
 
 
 def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
-    if not preset.kl_penalty_coef:
+    if not preset.optimiser.kl_penalty_coef:
         return None
-    weights = None if preset.kl_reference == BASE else preset.kl_reference
+    weights = None if preset.optimiser.kl_reference == BASE else preset.optimiser.kl_reference
     return train.KLReferenceConfig(base_model=preset.model, load_checkpoint_path=weights)
 
 

@@ -271,12 +271,17 @@ def read_facts(folder: Path) -> dict[str, Any]:
     return sections
 
 
+#: Of our builder. Before it had parts, their settings stood beside its own.
+_PARTS: Final = ("task", "order", "choice")
+
+
 def _read_cookbook(folder: Path) -> dict[str, Any] | None:
     """Read the facts of a run from the cookbook's ``config.json``, if any; ``target`` is None without our builder."""
     try:
         config = cast("dict[str, Any]", read_json(folder / COOKBOOK_FILE))
         papers: dict[str, Any] = config["dataset_builder"]
-        papers = papers.get("papers", papers)
+        papers = papers.get("papers", papers)  # of supervised training
+        papers = papers | {name: value for part in _PARTS for name, value in papers.get(part, {}).items()}
         model = {"name": "cookbook", "model": config["model_name"], "learning_rate": config["learning_rate"]}
         target = papers.get("target")
         own = {name: target["label"][name] for name in ("name", "classes")} if isinstance(target, dict) else {}

@@ -13,7 +13,6 @@ from sciscidata.release.release import MANIFEST
 from sciscidata.storage import hash_file, real_path
 from sciscidata.storage.small_files import read_whole
 from sciscirl.errors import SciSciRLError
-from sciscirl.presets import Preset
 from sciscirl.runs.folder import (
     CHECKPOINTS_FILE,
     RUN_FILE,
@@ -25,6 +24,7 @@ from sciscirl.runs.folder import (
     name_run,
     read_facts,
 )
+from sciscirl.task.experiment import Preset
 
 _log = logging.getLogger(__name__)
 _WANTED = "the folder of a run that was trained on a server, or a state_path of its checkpoints.jsonl"
@@ -74,7 +74,7 @@ def find_start(
             f"load_checkpoint is {folder}, which has no checkpoint to train on in {CHECKPOINTS_FILE}. Wait for one, "
             f"resume that run, or give {_WANTED if own is None else _WANTED_HERE}."
         )
-    for name, ours in {"model": preset.model, "lora_rank": preset.lora_rank, **(own or {})}.items():
+    for name, ours in {"model": preset.model, "lora_rank": preset.optimiser.lora_rank, **(own or {})}.items():
         theirs = settings.get(name)
         if theirs is not None and theirs != ours:
             raise SciSciRLError(

@@ -17,8 +17,8 @@ from tinker.lib.base_url import resolve_base_url
 from sciscidata.remote.urls import check_address, show_address
 from sciscidata.terminal.messages import one_line
 from sciscirl.errors import FullServerError, SciSciRLError
-from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.prices import PRICES
+from sciscirl.task.experiment import HISTORICAL_MODEL
 
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)

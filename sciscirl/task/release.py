@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, cast, get_args
@@ -14,10 +15,11 @@ import polars as pl
 
 from sciscidata.errors import SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS
+from sciscidata.options.checks import File, PositiveInt, check_fields
 from sciscidata.own_label import stated_label
 from sciscidata.release.read import Release, read_release
 from sciscidata.storage.small_files import decode_text, read_whole
-from sciscirl.errors import ReleaseError
+from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.task.papers import (
     PAIRS,
     SCORES,
@@ -224,6 +226,58 @@ def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Pa
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """Which papers come in which step.
+
+    Attributes:
+        batch_size: papers in a step.
+        seed: of the order of the papers. On your own hardware also of new weights and of sampled answers, which a
+            Tinker server draws by itself.
+        interleave: spread the classes evenly over the batches.
+    """
+
+    batch_size: PositiveInt = 16
+    seed: int = 0
+    interleave: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedPapers:
+    """Papers by their ids.
+
+    Attributes:
+        ids: use only papers whose ids this file lists, one a line: of each split those that are in it.
+    """
+
+    ids: File | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperChoice(ListedPapers):
+    """Which papers of a release a run sees.
+
+    Attributes:
+        eval_split: papers that evaluations judge by and checkpoints are chosen by: dev, held_out (training papers that
+            are kept out) or test; None: dev, or held_out if the release has no dev. Reinforcement learning of
+            disruption with a published preset then takes test, as its notes did.
+        n_train: use so many training papers, each class in its share; None: all.
+        n_test: judge by so many papers, each class in its share; None: all.
+        n_epochs: how often each training paper is shown, each time in another order.
+    """
+
+    eval_split: EvalSplit | None = None
+    n_train: PositiveInt | None = None
+    n_test: PositiveInt | None = None
+    n_epochs: PositiveInt | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)
+
+
 def choose_eval_split(release_folder: str | Path, without_dev: EvalSplit = "held_out") -> EvalSplit:
     """Return what a run is judged by on its way: its development split, else held-out training papers."""
     return "dev" if "dev" in open_release(release_folder).splits else without_dev
@@ -268,7 +322,7 @@ def read_part(
     n_papers: int | None = None,
     n_held_out: int = 0,
     with_chances: bool = False,
-    ids: Path | None = None,
+    ids: str | Path | None = None,
     papers: Sequence[Paper] | None = None,
 ) -> list[Paper]:
     """Read the papers of a split or ``"held_out"`` that a run trains on or is judged by.
@@ -287,7 +341,7 @@ def read_part(
     if n_held_out and part in {"train", "held_out"}:
         papers = hold_out(papers, n_held_out)[part == "held_out"]
     if ids is not None:
-        listed = read_ids(ids, release_folder)
+        listed = read_ids(Path(ids), release_folder)
         papers = [paper for paper in papers if paper.openalex_id in listed]
     if isinstance(target, PairTarget):
         from sciscirl.task.pairs import pair_papers  # which no other task needs

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -49,23 +49,42 @@ _N_TRIED: Final = 64
 _PIECES: Final = re.compile(r"[^A-Za-z\d]?[A-Za-z]+|\d+|[^A-Za-z\d]+")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TaskRules:
-    """What the model is asked, how it must answer, and what the answer earns.
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What is asked, and how it is answered.
+
+    Attributes:
+        target: the labels that are asked for: disruption, novelty, joint, pairs (which of two papers is the more
+            disruptive one), or an own label of the release, by its name or as "label".
+        style: the prompt: plain, ontology, checklist, or one of your own.
+        contract: the keys of an answer.
+        reward: a name in the table of rewards; options such as reward_correct change its numbers.
+        max_paper_tokens: cut the text of a paper to this many tokens.
+        hide: fields of a paper that neither prompt nor baselines see, such as cited_by_count.
+        weight: how the labels of a paper count, in rewards and in supervised training. equal: its label, like that of
+            any other. confidence: its label, as much as one can trust it (label_confidence). chances: each label, as
+            likely as it is if the work is cited anew (soft targets).
+    """
+
+    target: Target = field(default="disruption", metadata={"option": str})
+    style: str = "plain"
+    contract: ContractName = "four_keys"
+    reward: str = "soft"
+    max_paper_tokens: PositiveInt = 1024  # not published
+    hide: tuple[str, ...] = ()
+    weight: Weight = "equal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRules(Task):
+    """What the model is asked, how it must answer, and what the answer earns: a task that can be judged.
 
     A prompt or reward of one's own is held whole, so that rules pickle. SciSciRLError if they do not suit each other.
     """
 
-    target: Target = "disruption"
-    style: str = "plain"  # a name in prompts.STYLES, or of own_prompt
-    contract: ContractName = "four_keys"
-    reward: str = "soft"  # a name in rewards.REWARDS, or of own_reward
-    max_paper_tokens: PositiveInt = 1024  # the cap for a paper's record; a longer abstract is cut. Not published
-    hide: tuple[str, ...] = ()  # fields of PaperView that neither a prompt nor a baseline sees
-    weight: Weight = "equal"  # how the labels of a paper count, in rewards and in supervised training
     class_counts: tuple[tuple[str, int], ...] = ()  # training papers of each label; fitted sets it
-    own_prompt: PromptTemplate | None = None  # None: that of the name
-    own_reward: RewardTable | None = None  # None: that of the name
+    own_prompt: PromptTemplate | None = None  # None: that of the name in prompts.STYLES
+    own_reward: RewardTable | None = None  # None: that of the name in rewards.REWARDS
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)

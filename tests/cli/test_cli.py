@@ -221,7 +221,7 @@ def test_wrong_usage_repeats_no_value_that_may_be_a_key(run, capsys, arguments, 
 def test_the_program_alone_lists_its_commands(run):
     status, out, errors = run()
     assert (status, out) == (2, "")
-    assert "build     read works" in errors
+    assert "build              Read works" in errors
 
 
 def test_a_source_that_needs_no_api_is_not_stopped_by_the_settings_of_one(run, tmp_path, monkeypatch):

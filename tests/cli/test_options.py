@@ -10,16 +10,18 @@ import sys
 
 import pytest
 
-from sciscidata.cli.commands import COMMANDS, list_options, make_parser
+from sciscidata.cli.commands import PROGRAM
 from sciscidata.cli.main import main
 from sciscidata.cli.settings import SECTIONS, SOURCES, list_settings, resolve
 from sciscidata.config import BuildConfig
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import field_hints
+from sciscidata.options.commands import list_options, make_parser, read_sections
 from sciscidata.options.parser import translate
 from sciscidata.sampling.config import SplitConfig
 from sciscidata.stages import ingest, write_atypicality, write_cd_index, write_null_cd_index
 
+COMMANDS = PROGRAM.commands
 #: Words for options that 3, or the last choice, does not fit.
 WORDS = {
     "storage_options": ["a=b"], "store_options": ["a=b"], "years": ["1990", "2000"],
@@ -58,9 +60,7 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
         given = WORDS.get(option.name) or [str(option.hint.choices[-1] if option.hint.choices else 3)]
         words = [option.flag, *given]
         value = None
-    parsed, rest = make_parser("build").parse_known_args(["build", *words])
-    got = getattr(parsed, option.key)
-    assert rest == []
+    got = make_parser(COMMANDS["build"], "build").read(words)[option.key]
     assert value is None or got == value
     settings = {option.section: {option.name: got}} if option.section else {"": {option.name: got}}
     source = option.section if option.section in list_settings()[0].hint.choices else None
@@ -96,15 +96,17 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
 def test_every_argument_of_a_stage_has_a_flag():
     stages = {"ingest": ingest, "cd": write_cd_index, "null-cd": write_null_cd_index, "novelty": write_atypicality}
     for name, function in stages.items():
-        flags = {option.flag for option in list_options(name)}
+        flags = {option.flag for option in list_options(COMMANDS[name])}
         arguments = set(inspect.signature(function).parameters) - {"source", "folder", "config"}
         assert {f"--{argument.replace('_', '-')}" for argument in arguments} <= flags
-    assert {option.flag for option in list_options("ingest") if option.owner == "ingest"} == {"--texts"}
+    assert {option.flag for option in list_options(COMMANDS["ingest"]) if option.owner == "ingest"} == {"--texts"}
 
 
-@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.top])
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if "Shown" in read_sections(command)])
 def test_short_help_shows_what_matters_and_full_help_shows_every_option(name, capsys):
-    options, main_flags = list_options(name), COMMANDS[name].main
+    options = [one for one in list_options(COMMANDS[name]) if one.has_flag and one.name != "config"]
+    said = read_sections(COMMANDS[name])
+    main_flags = said["Shown"].split()
     assert set(main_flags) <= {option.flag for option in options}
     assert len(main_flags) <= 20
     for word, shown in (("--help", main_flags), ("--help-all", [option.flag for option in options])):
@@ -116,15 +118,15 @@ def test_short_help_shows_what_matters_and_full_help_shows_every_option(name, ca
         out = capsys.readouterr().out
         found = set(re.findall(r"^  (--\S+)", out, re.M)) - {"--config", "--help-all"}
         assert {flag.replace("[no-]", "") for flag in found} == set(shown)
-        assert COMMANDS[name].example in out
+        assert said["Example"] in out
         assert "``" not in out
 
 
 def test_an_example_of_each_command_is_understood_by_it():
     for name, command in COMMANDS.items():
-        if command.top:
-            parsed, rest = make_parser(name).parse_known_args(command.example.split()[1:])
-            assert (parsed.command, rest) == (name, [])
+        program, first, *words = re.sub(r'eval "\$\(|\)"$', "", read_sections(command)["Example"]).split()
+        assert (program, first) == ("sciscidata", name)
+        assert PROGRAM.read(name, words)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,8 @@ def test_an_example_of_each_command_is_understood_by_it():
     ],
 )
 def test_a_message_for_python_names_flags_where_flags_were_typed(message, told):
-    options = [*list_options("build"), *(option for option in list_options("ingest") if option.owner == "ingest")]
+    ingested = list_options(COMMANDS["ingest"])
+    options = [*list_options(COMMANDS["build"]), *(option for option in ingested if option.owner == "ingest")]
     assert translate(message, options) == told
 
 

@@ -13,8 +13,9 @@ import polars as pl
 from sciscidata.storage.sums import SUMS, seal_file
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import write_predictions
-from sciscirl.presets import Preset, describe, find_preset
+from sciscirl.presets import describe, find_preset
 from sciscirl.task.contracts import render_answer
+from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import TARGETS, VOCABULARIES
 from sciscirl.task.predictions import make_prediction, prediction_schema
 from sciscirl.task.rewards import score_answer

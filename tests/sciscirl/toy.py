@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import tinker
@@ -13,9 +15,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from sciscidata.sampling.split import split_keys
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.lab.sft.examples import GoldExamples, make_examples, make_papers_builder
 from sciscirl.options import SftOptions, resolve_run
 from sciscirl.task.contracts import render_answer
+from sciscirl.task.release import Order, PaperChoice
+from sciscirl.task.rules import TaskRules
 from tests.sciscirl.papers import write_slice
 
 LABELS = ("disruptive", "consolidating", "neutral")
@@ -30,6 +35,15 @@ RENDERER = "qwen3_instruct"
 def gold_of(options: SftOptions) -> GoldExamples:
     """Return the gold answers that a supervised run trains on."""
     return make_examples(make_papers_builder(resolve_run(options)), options)
+
+
+def make_builder(release: Path, model: Path | str, kind=LabelDatasetBuilder, **named: Any) -> LabelDatasetBuilder:
+    """Return a builder with settings of its parts by their names."""
+    parts = {"task": TaskRules, "order": Order, "choice": PaperChoice}
+    for part, of in parts.items():
+        own = {field.name: named.pop(field.name) for field in fields(of) if field.name in named}
+        named[part] = of(**own)
+    return kind(release=str(release), model_name=str(model), renderer_name=RENDERER, **named)
 
 
 def make_slice(

@@ -52,11 +52,15 @@ async def evaluate_on_chat_server(
     """Ask about each paper once, with whole abstracts, as ``evaluate_model``; go on with answers in ``config.out``."""
     preset, url, key = subject.preset, str(config.chat_url).rstrip("/"), os.environ.get("OPENAI_API_KEY")
     check_address(url, name="chat_url", key="the key", secret=key)
-    if preset.adversarial is not None or preset.eval_group_size > 1:
+    if preset.adversarial is not None or preset.judging.eval_group_size > 1:
         what = "is adversarial" if preset.adversarial is not None else "asks for several answers to a paper"
         raise SciSciRLError(f"preset {preset.name!r} {what}, and chat_url=... asks once. Choose another preset.")
     papers, rules = read_asked(config, subject), fit_rules(preset.rules, config.release)
-    sampling = {"max_tokens": preset.max_tokens, "temperature": preset.eval_temperature, "top_p": preset.eval_top_p}
+    sampling = {
+        "max_tokens": preset.max_tokens,
+        "temperature": preset.judging.eval_temperature,
+        "top_p": preset.judging.eval_top_p,
+    }
     asked = {
         paper.openalex_id: {"model": preset.model, "messages": rules.render(rules.see(paper.view)), **sampling}
         for paper in papers

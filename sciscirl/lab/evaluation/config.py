@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,13 +15,16 @@ from sciscirl.options import (
     AnswersBy,
     Precision,
     PriorCorrection,
+    ServerOptions,
     TaskOptions,
     Threads,
-    TopP,
     Weights,
+    list_given,
+    partial_of_preset,
     resolve_preset,
 )
-from sciscirl.presets import Temperature, find_preset
+from sciscirl.presets import find_preset
+from sciscirl.task.experiment import Temperature, TopP
 from sciscirl.task.release import PartName
 
 _DEFAULT_OUT: Final = Path("evaluations/RELEASE/NAME")
@@ -37,8 +39,8 @@ _NOT_IN_CHAT: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationConfig(TaskOptions):
+@partial_of_preset()
+class EvaluationConfig(TaskOptions, ServerOptions):
     """Options of an evaluation.
 
     Attributes:
@@ -55,7 +57,6 @@ class EvaluationConfig(TaskOptions):
         step: evaluate the checkpoint of this step of the run, instead of the last one; 0: what it began with, which
             is the base model, or on a server the weights of ``load_checkpoint``.
         renderer: the chat format; None: the model's own, without thinking.
-        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         chat_url: an OpenAI-compatible server with the model, like http://127.0.0.1:8000/v1. It gets OPENAI_API_KEY.
             The same command goes on where it stopped.
         temperature: of sampling, 0 is greedy; None: that of the evaluations of the preset.
@@ -86,7 +87,6 @@ class EvaluationConfig(TaskOptions):
     run: Path | None = None
     step: Annotated[int, Meta(ge=0)] | None = None
     renderer: str | None = None
-    base_url: str | None = None
     chat_url: str | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
@@ -121,7 +121,8 @@ class EvaluationConfig(TaskOptions):
             )
         if self.answers is not None or self.run is None:
             check_answers(self, self.answers or "sampled")
-        if self.run is None and self.target is None:  # an own label is in the release, which need not be here yet
+        # An own label is in the release, which need not be here yet.
+        if self.run is None and "target" not in list_given(self):
             resolve_preset(self, find_preset(self.preset or "baseline"), OPTION_NAMES)
 
     @property

@@ -76,9 +76,9 @@ async def evaluate_model(
     rules = fit_rules(preset.rules, config.release)
     sampling: dict[str, Any] = {
         "max_tokens": preset.max_tokens,
-        "temperature": preset.eval_temperature,
-        "top_p": preset.eval_top_p,
-        "group_size": preset.eval_group_size,
+        "temperature": preset.judging.eval_temperature,
+        "top_p": preset.judging.eval_top_p,
+        "group_size": preset.judging.eval_group_size,
     }
     challenge = challenge_by(preset.adversarial, rules.target)
     evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=split, challenge=challenge, scoring=scoring)
@@ -95,7 +95,7 @@ async def evaluate_model(
         "answers": "logprobs" if scoring else "sampled",
         "split": split,
         "n_papers": config.n_papers,
-        **({"ids_sha256": hash_file(config.ids)} if config.ids is not None else {}),
+        **({"ids_sha256": hash_file(Path(config.ids))} if config.ids is not None else {}),
         **stated,
         **({"weights": subject.weights} if subject.weights else {}),
     }

@@ -16,11 +16,8 @@ from sciscidata.terminal.messages import one_line
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.config import OPTION_NAMES, EvaluationConfig
 from sciscirl.lab.models.adapter_files import find_local_weights
-from sciscirl.options import (
-    AnswersBy,
-    resolve_preset,
-)
-from sciscirl.presets import Preset, find_preset, recall_preset
+from sciscirl.options import AnswersBy, list_given, resolve_preset
+from sciscirl.presets import find_preset, recall_preset
 from sciscirl.runs.folder import (
     find_eval_split,
     is_local,
@@ -31,6 +28,7 @@ from sciscirl.runs.folder import (
     read_facts,
 )
 from sciscirl.runs.lineage import render_start
+from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import PAIRS, OwnTarget, Paper
 from sciscirl.task.release import EvalSplit, choose_target, read_part
 from sciscirl.task.rules import TaskRules
@@ -70,7 +68,7 @@ def find_subject(config: EvaluationConfig) -> Subject:
     if config.run is None:
         preset = find_preset(config.preset or "baseline")
         subject = Subject(
-            preset=preset if config.preset else replace(preset, eval_temperature=0.0),
+            preset=preset if config.preset else preset.with_settings(eval_temperature=0.0),
             renderer_name=None,
             checkpoint=config.checkpoint,
             local_model=config.local_model,
@@ -82,8 +80,8 @@ def find_subject(config: EvaluationConfig) -> Subject:
                 f"{config.run} was trained as {subject.preset.name}, not {config.preset}. "
                 "Leave EvaluationConfig.preset out."
             )
-    if config.target is not None and config.run is not None:
-        target, own = choose_target(config.target, config.release), subject.preset.rules.target
+    if (name := list_given(config).get("target")) is not None and config.run is not None:
+        target, own = choose_target(name, config.release), subject.preset.rules.target
         if target != own:
             raise SciSciRLError(
                 f"{config.run} was trained on {own}, not on {target}. Leave EvaluationConfig.target out."
@@ -136,7 +134,7 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             raise SciSciRLError(
                 f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             )
-        preset = replace(preset, rules=replace(preset.rules, target=target))
+        preset = preset.with_settings(target=target)
     checkpoint = _find_weights(folder, step) if step else None
     local_model: Path | None = None
     if is_here:

@@ -15,7 +15,8 @@ from sciscidata.storage import atomic_folder, real_path
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
 from sciscirl.options import PluginFile
-from sciscirl.presets import Preset, describe_rules, find_preset, recall_rules
+from sciscirl.presets import describe_rules, find_preset, recall_rules
+from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import Paper
 from sciscirl.task.registry import load_plugin
 from sciscirl.task.release import SplitName, choose_target, open_release, read_part
@@ -90,8 +91,8 @@ def export_task(config: ExportConfig) -> Path:
         "rules": describe_rules(rules),
         "class_counts": [[label, n] for label, n in rules.class_counts],
         "max_tokens": preset.max_tokens,
-        "temperature": preset.eval_temperature,
-        "top_p": preset.eval_top_p,
+        "temperature": preset.judging.eval_temperature,
+        "top_p": preset.judging.eval_top_p,
         "release": {"manifest_sha256": release.manifest["manifest_sha256"]},
         "papers": {split: len(papers) for split, papers in splits.items()},
     }
@@ -124,8 +125,8 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
     words = {
         "NAME": name,
         "MAX_TOKENS": str(preset.max_tokens),
-        "TEMPERATURE": str(preset.eval_temperature),
-        "TOP_P": str(preset.eval_top_p),
+        "TEMPERATURE": str(preset.judging.eval_temperature),
+        "TOP_P": str(preset.judging.eval_top_p),
         "SPLIT": "test" if "test" in splits else splits[0],
     }
     texts = {path.stem: path.read_text("utf-8") for path in Path(__file__).parent.glob("*.template")}

@@ -175,7 +175,7 @@ class RunDatasetBuilder(LabelDatasetBuilder):
         train, test = self.build()
         watch = tracker = None
         if self.run is not None:
-            watch = TrainingWatch(self.run, self.target, batch_size=self.batch_size, action=self.collapse)
+            watch = TrainingWatch(self.run, self.task.target, batch_size=self.order.batch_size, action=self.collapse)
         if train.rules.table.share_penalty:
             tracker = ShareTracker(train.rules.class_counts, target=train.rules.target)
             if self.run is not None:

@@ -177,15 +177,15 @@ def to_datum(example: Example) -> tinker.Datum:
 
 def make_papers_builder(run: Run[SftOptions]) -> LabelDatasetBuilder:
     """Return the builder that orders the papers as reinforcement learning with the same seed does."""
-    return LabelDatasetBuilder(**name_fields(run), n_epochs=run.options.n_epochs)
+    return LabelDatasetBuilder(**name_fields(run))
 
 
 def make_examples(builder: LabelDatasetBuilder, options: SftOptions) -> GoldExamples:
     """Read the training split into ``batch_size`` examples for each step, in order: all epochs, or ``max_steps``."""
     papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
-    n_steps = min(len(papers) // builder.batch_size, options.max_steps or len(papers))
-    shown = papers.first(n_steps * builder.batch_size)
+    n_steps = min(len(papers) // builder.order.batch_size, options.max_steps or len(papers))
+    shown = papers.first(n_steps * builder.order.batch_size)
     examples = GoldExamples(
         papers=shown, rules=rules, renderer=renderer, confidence=options.confidence, loss_on=options.loss_on
     )

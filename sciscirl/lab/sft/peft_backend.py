@@ -74,7 +74,7 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     check_one_process()
     builder = make_papers_builder(run)
     examples, evaluator = make_examples(builder, options), make_evaluator(run, builder)
-    n_steps = len(examples.papers) // preset.batch_size
+    n_steps = len(examples.papers) // preset.order.batch_size
     arguments = make_arguments(run, n_steps)
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
@@ -90,9 +90,9 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)  # a line for each step says more
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
-        trainer.add_callback(Recorder(folder, trained_on, partial(_describe_step, examples, preset.batch_size)))
+        trainer.add_callback(Recorder(folder, trained_on, partial(_describe_step, examples, preset.order.batch_size)))
         size = options.eval_batch_size
-        completer = LocalCompleter.of_evaluator(evaluator, model, seed=preset.seed, batch_size=size)
+        completer = LocalCompleter.of_evaluator(evaluator, model, seed=preset.order.seed, batch_size=size)
         judge = Judge(evaluator, completer, folder, every=options.eval_every)
         trainer.add_callback(judge)
         # Also after the last step: this loads the weights that are judged.
@@ -128,16 +128,16 @@ def list_arguments(run: Run[PeftSftOptions] | Run[LocalTrainOptions], n_steps: i
         "output_dir": str(run.folder / CHECKPOINTS),
         "max_steps": n_steps,
         "per_device_train_batch_size": options.micro_batch_size,
-        "learning_rate": preset.learning_rate,
+        "learning_rate": preset.optimiser.learning_rate,
         "optim": "adamw_torch",
-        "adam_beta1": preset.adam_beta1,
-        "adam_beta2": preset.adam_beta2,
+        "adam_beta1": preset.optimiser.adam_beta1,
+        "adam_beta2": preset.optimiser.adam_beta2,
         "weight_decay": 0.0,
         "bf16": options.dtype == "bfloat16",
         "fp16": options.dtype == "float16",
         "gradient_checkpointing": options.gradient_checkpointing,
         "gradient_checkpointing_kwargs": {"use_reentrant": False},
-        "seed": preset.seed,
+        "seed": preset.order.seed,
         "save_strategy": "steps",
         "save_steps": options.save_every,
         "logging_strategy": "steps",
@@ -155,15 +155,14 @@ def make_arguments(run: Run[PeftSftOptions], n_steps: int) -> TrainingArguments:
         **list_arguments(run, n_steps),
         train_sampling_strategy="sequential",
         lr_scheduler_type="linear",
-        adam_epsilon=preset.adam_eps,
+        adam_epsilon=preset.optimiser.adam_eps,
         remove_unused_columns=False,
         disable_tqdm=False,
     )
-    if preset.batch_size % options.micro_batch_size:
-        raise SciSciRLError(
-            f"batch_size is {preset.batch_size}, needs a multiple of micro_batch_size, {options.micro_batch_size}."
-        )
-    arguments.gradient_accumulation_steps = preset.batch_size // options.micro_batch_size * count_answers(preset.rules)
+    size = preset.order.batch_size
+    if size % options.micro_batch_size:
+        raise SciSciRLError(f"batch_size is {size}, needs a multiple of micro_batch_size, {options.micro_batch_size}.")
+    arguments.gradient_accumulation_steps = size // options.micro_batch_size * count_answers(preset.rules)
     return arguments
 
 
@@ -184,9 +183,9 @@ def make_model(
     share_prompts(base)
     if start is not None:
         return load_adapter(base, start, is_trainable=True)
-    set_seed(preset.seed)
+    set_seed(preset.order.seed)
     adapter = LoraConfig(
-        r=preset.lora_rank,
+        r=preset.optimiser.lora_rank,
         lora_alpha=options.lora_alpha,
         lora_dropout=0.0,
         use_dora=options.use_dora,

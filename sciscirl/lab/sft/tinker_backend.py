@@ -60,7 +60,7 @@ class GoldDatasetBuilder(SupervisedDatasetBuilder):
 
     def __call__(self) -> tuple[GoldDataset, None]:
         """Build the training batches."""
-        return GoldDataset(make_examples(self.papers, self.options), self.papers.batch_size), None
+        return GoldDataset(make_examples(self.papers, self.options), self.papers.order.batch_size), None
 
 
 class NumberedEvaluator(SamplingClientEvaluator):
@@ -127,13 +127,13 @@ def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, fir
         recipe_name="sciscirl_disruption_sft",
         renderer_name=builder.renderer_name,
         dataset_builder=GoldDatasetBuilder(papers=builder, options=options),
-        learning_rate=preset.learning_rate,
+        learning_rate=preset.optimiser.learning_rate,
         lr_schedule="linear",
-        adam_beta1=preset.adam_beta1,
-        adam_beta2=preset.adam_beta2,
-        adam_eps=preset.adam_eps,
+        adam_beta1=preset.optimiser.adam_beta1,
+        adam_beta2=preset.optimiser.adam_beta2,
+        adam_eps=preset.optimiser.adam_eps,
         num_epochs=1,
-        lora_rank=preset.lora_rank,
+        lora_rank=preset.optimiser.lora_rank,
         base_url=options.base_url,
         evaluator_builders=[build_evaluator],
         eval_every=options.eval_every,
@@ -203,7 +203,7 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     """
     options, preset, folder = run.options, run.preset, run.folder
     builder = make_papers_builder(run)
-    n_steps = len(make_examples(builder, options).papers) // preset.batch_size
+    n_steps = len(make_examples(builder, options).papers) // preset.order.batch_size
     make_evaluator(run, builder)  # what is wrong with the held-out split is said before a server is asked
     check_server(preset.model, options.base_url)
     warn_of_renderer(preset.model, options.renderer)

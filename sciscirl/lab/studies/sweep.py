@@ -40,7 +40,7 @@ from sciscirl.lab.report.runs import Run, judge_baselines, read_run
 from sciscirl.lab.sft.tinker_backend import train_on_tinker
 from sciscirl.lab.studies.sweep_options import SweepOptions, Way
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
-from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
+from sciscirl.options import TinkerSftOptions, TrainOptions, list_given, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.runs.folder import describe_run, expand_home, is_over, locked_folder, refuse_release
 from sciscirl.runs.server_checks import check_server
@@ -218,11 +218,12 @@ def _plan_run(options: SweepOptions, name: str, way: Way, seed: int, out: Path) 
     if way == "sft":
         values |= {own: getattr(options, stated) for own, stated in _OF_SFT.items()}
     elif options.rollouts_per_step is not None:
-        size = resolve_preset(TrainOptions(**values)).group_size
-        if options.rollouts_per_step % size or options.batch_size is not None:
+        size = resolve_preset(TrainOptions(**values)).sampling.group_size
+        stated = list_given(options).get("batch_size")
+        if options.rollouts_per_step % size or stated is not None:
             raise SciSciRLError(
-                f"rollouts_per_step is {options.rollouts_per_step} with group_size {size} and batch_size "
-                f"{options.batch_size}. Needs a multiple of every group size, and no batch_size: rollouts_per_step=128"
+                f"rollouts_per_step is {options.rollouts_per_step} with group_size {size} and batch_size {stated}. "
+                "Needs a multiple of every group size, and no batch_size: rollouts_per_step=128"
             )
         values["batch_size"] = options.rollouts_per_step // size
     return PlannedRun(name=name, way=way, seed=seed, folder=folder, options=kind(**values))
@@ -249,7 +250,7 @@ def check_papers(runs: Sequence[PlannedRun]) -> None:
     if first.eval_split != "held_out":
         return
     n_papers = len(read_split(first.release, "train", needs=()))
-    kept = {run.name: size_held_out(n_papers, resolve_preset(run.options).batch_size) for run in runs}
+    kept = {run.name: size_held_out(n_papers, resolve_preset(run.options).order.batch_size) for run in runs}
     if len(set(kept.values())) > 1:
         said = ", ".join(f"{name} {n:,}" for name, n in kept.items())
         raise SciSciRLError(

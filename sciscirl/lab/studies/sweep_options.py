@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from sciscidata.options.checks import Folder, PositiveInt
-from sciscirl.options import GoldOptions, TrainOptions
-from sciscirl.presets import LearningRate
+from sciscirl.options import GoldOptions, TrainOptions, partial_of_preset
+from sciscirl.task.experiment import LearningRate
 
 #: How a run of a sweep is trained: by reward, on gold answers, or by reward after gold answers.
 Way = Literal["rl", "sft", "sft_rl"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SweepOptions(GoldOptions, TrainOptions):
+@partial_of_preset()
+class SweepOptions(TrainOptions, GoldOptions):
     """Options of a sweep.
 
     Attributes:

@@ -9,16 +9,17 @@ from dataclasses import fields
 
 import pytest
 
+from sciscidata.options.commands import list_options, make_parser, read_sections
 from sciscidata.options.parser import translate
-from sciscirl.cli.commands import COMMANDS, SHOWN
-from sciscirl.cli.flags import list_options, make_parser, read_words
-from sciscirl.cli.main import main, run
+from sciscirl.cli.commands import PROGRAM
+from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.presets import PRESETS
 from tests.conftest import REPOSITORY
 
+COMMANDS = PROGRAM.commands
 SCRIPTS = {
     "train_rl": "train", "train_sft": "sft", "evaluate": "evaluate", "compare": "compare", "report": "report",
     "select_checkpoint": "select", "serve_local_tinker": "serve", "merge_adapter": "merge",
@@ -28,7 +29,7 @@ HEAVY = "{'torch', 'tinker', 'tinker_cookbook', 'transformers', 'matplotlib', 'p
 
 
 def read(name: str, words: list[str]) -> dict:
-    return read_words(make_parser(COMMANDS[name], name), COMMANDS[name], words)
+    return make_parser(COMMANDS[name], name, takes_pairs=True).read(words)
 
 
 def test_the_help_promises_of_a_seed_what_it_does_on_a_server(capsys):
@@ -50,15 +51,15 @@ def test_help_names_every_command_in_a_line_and_loads_nothing_heavy():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_full_help_explains_every_option_and_the_short_one_the_main_ones(name):
-    shown, options = SHOWN.get(name, "").split(), list_options(COMMANDS[name])
-    parser = make_parser(COMMANDS[name], f"sciscirl {name}", shown)
+    shown, options = read_sections(COMMANDS[name]).get("Shown", "").split(), list_options(COMMANDS[name])
+    parser = make_parser(COMMANDS[name], f"sciscirl {name}")
     short, full = parser.format_help(), parser.format_full_help()
     assert all(option.text for option in options)
     assert all(option.flag.removeprefix("--") in full for option in options)
-    assert {*shown} <= {option.name for option in options}
+    assert {*shown} <= {option.flag for option in options}
     assert len(shown) <= 13
-    listed = re.findall(r"^  --(?:\[no-\])?([\w-]+)", short, re.MULTILINE)
-    assert not shown or [name for name in listed if name != "help-all"] == [name.replace("_", "-") for name in shown]
+    listed = re.findall(r"^  (--\S+)", short.replace("[no-]", ""), re.MULTILINE)
+    assert not shown or [flag for flag in listed if flag != "--help-all"] == shown
     assert name == "presets" or f"sciscirl {name} " in short  # an example
 
 
@@ -143,13 +144,12 @@ def test_python_names_become_flags_and_paths_stay():
         ("Set compute_post_kl=False.", "Set --no-compute-post-kl."),
         ("runs/max_steps/x and 'max_steps' stay, as the model does", None),
     ):
-        named = translate(message, options)  # as the command does: two backends share most options
-        assert translate(named, {one.name: one for one in options}.values()) == (expected or message)
+        assert translate(message, options) == (expected or message)  # two backends share most options
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
 def test_a_shell_completes_commands_and_options(shell, capsys):
-    run(["completion", shell])
+    PROGRAM.act(["completion", shell])
     script = capsys.readouterr().out
     assert all(word in script for word in ("sft-n-epochs", "against", "max-steps", "from-predictions"))
 
@@ -174,7 +174,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(monkeypatch, c
     def load():
         import no_such_package  # noqa: F401
 
-    monkeypatch.setattr("sciscirl.cli.commands.COMMANDS", {"presets": load})
+    monkeypatch.setattr("sciscirl.cli.commands.PROGRAM.commands", {"presets": load})
     assert main(["presets"]) == 1
     assert capsys.readouterr().err.startswith(
         'error: no_such_package is not installed. Run pip install ".[rl]" in your copy of the repository'
@@ -183,4 +183,4 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(monkeypatch, c
 
 def test_a_home_that_is_not_there_is_named_as_it_was_typed():
     with pytest.raises(SciSciRLError, match="not the folder of a run"):
-        run(["select", "~nobody-of-this-name/run"])
+        PROGRAM.act(["select", "~nobody-of-this-name/run"])

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from sciscirl.cli import commands
-from sciscirl.cli.flags import list_options
+from sciscidata.options import commands
+from sciscidata.options.commands import list_options
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.cli.main import main
 from sciscirl.lab.models import fetch_model as fetching
 
 TAKES_A_MODEL = {
     name: {option.name for option in list_options(command)} & {"model", "local_model"}
-    for name, command in commands.COMMANDS.items()
+    for name, command in PROGRAM.commands.items()
 }
 NEEDED = {"release": "slice", "out": "out", "backend": "tinker"}
 
@@ -32,14 +33,14 @@ def home(tmp_path, monkeypatch):
 )
 def test_a_short_name_is_a_folder_in_every_command_that_takes_a_model(home, monkeypatch, command, option):
     called = []
-    monkeypatch.setattr(commands, "call", lambda _, values: called.append(values))
-    named = {option.name for option in list_options(commands.COMMANDS[command])}
+    monkeypatch.setattr(commands, "call", lambda _, values, __: called.append(values))
+    named = {option.name for option in list_options(PROGRAM.commands[command])}
     words = [f"--{name}={value}" for name, value in NEEDED.items() if name in named]
-    commands.call_words(command, [*words, f"--{option.replace('_', '-')}=smollm2"])
+    PROGRAM.call(command, [*words, f"--{option.replace('_', '-')}=smollm2"], set())
     assert Path(called[0][option]).parent == home
     assert Path(called[0][option]).name.startswith("SmolLM2-135M-Instruct")
     if "dry_run" in named:
-        commands.call_words(command, [*words, f"--{option}=smollm2", "--dry-run"])
+        PROGRAM.call(command, [*words, f"--{option}=smollm2", "--dry-run"], set())
         assert called[1][option] == "smollm2"  # nothing is fetched
 
 

@@ -17,9 +17,9 @@ from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.subject import find_subject, read_asked
 from sciscirl.lab.objectives.dataset import RunDataset, RunDatasetBuilder
 from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView
-from sciscirl.task.release import read_split, take_head
+from sciscirl.task.release import PaperChoice, read_split, take_head
 from sciscirl.task.rules import TaskRules
-from tests.sciscirl.toy import LABELS, RENDERER, make_slice
+from tests.sciscirl.toy import LABELS, make_builder, make_slice
 
 VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
 PINNED = ["W2", "W6", "W4", "W1", "W3", "W0", "W5", "W7"]
@@ -33,8 +33,7 @@ def run_builder_of(toy_slice, toy_model, **options):
 
 
 def builder_of(toy_slice, toy_model, kind=LabelDatasetBuilder, **options):
-    options = {"eval_split": "test", **options}
-    return kind(release=str(toy_slice), model_name=toy_model, renderer_name=RENDERER, **options)
+    return make_builder(toy_slice, toy_model, kind, **{"eval_split": "test", **options})
 
 
 def ids(papers):
@@ -210,11 +209,10 @@ def test_only_the_training_split_has_spares_and_a_batch_term(toy_slice, toy_mode
 def test_a_builder_is_judged_by_dev_or_by_held_out_papers_unless_test_is_asked_for(toy_slice, toy_model, tmp_path):
     with_dev = make_slice(tmp_path / "dev", n_dev=6)
     for release, split in ((toy_slice, "held_out"), (with_dev, "dev")):
-        builder = LabelDatasetBuilder(
-            release=str(release), model_name=toy_model, renderer_name=RENDERER, batch_size=4, contract="two_keys"
-        )
+        builder = make_builder(release, toy_model, batch_size=4, contract="two_keys")
         assert builder.eval_split == split == builder.describe_papers()["eval_split"]
-        assert pickle.loads(pickle.dumps(builder)) == chz.replace(builder, eval_split=split) == builder
+        assert pickle.loads(pickle.dumps(builder)) == builder
+        assert chz.replace(builder, choice=PaperChoice(eval_split=split)) == builder
         judged = {group.paper.openalex_id for group in asyncio.run(builder())[1].get_batch(0)}
         assert not judged & ({*ids(read_split(release, "test"))} | {*ids(builder.train_papers().papers)})
 
@@ -251,7 +249,7 @@ def test_what_is_held_out_is_never_trained_on_whatever_the_seed_and_the_task(toy
 
 def test_a_head_of_the_training_papers_is_beside_those_that_are_held_out(toy_slice, toy_model):
     whole = builder_of(toy_slice, toy_model, eval_split="held_out", batch_size=4)
-    part = chz.replace(whole, n_train=6, n_test=2)
+    part = chz.replace(whole, choice=PaperChoice(eval_split="held_out", n_train=6, n_test=2))
     assert part.n_held_out() == 4
     assert set(ids(part.eval_papers())) < set(ids(whole.eval_papers()))
     assert not set(ids(part.read("train"))) & set(ids(whole.eval_papers()))

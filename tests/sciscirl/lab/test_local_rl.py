@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 
 from sciscidata.storage import hash_file
-from sciscirl.cli.main import run as run_command
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab import grpo
@@ -99,7 +99,7 @@ def play_a_step(options: LocalTrainOptions):
     trainer = make_trainer(make_model(run, arguments), arguments, player)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = arguments.gradient_accumulation_steps
-    prompts = [{"prompt": str(n)} for n in range(preset.batch_size) for _ in range(preset.group_size)]
+    prompts = [{"prompt": str(n)} for n in range(preset.order.batch_size) for _ in range(preset.sampling.group_size)]
     trainer._prepare_inputs(prompts)
     return trainer, player.groups, trainer._buffered_inputs
 
@@ -144,7 +144,7 @@ def test_a_step_has_the_advantages_and_the_gradient_of_the_cookbooks(options_of,
             answer = tuple(tokens[mask.bool()].tolist())
             assert float(advantage) == pytest.approx(by_answer[answer], abs=1e-6)
             n_seen += 1
-    assert n_seen == len(data) == preset.batch_size * preset.group_size
+    assert n_seen == len(data) == preset.order.batch_size * preset.sampling.group_size
     loss_of_trl = 0.0
     for part in passes:
         part_loss = trainer.compute_loss(trainer.model, part)
@@ -163,13 +163,13 @@ def test_a_step_has_the_advantages_and_the_gradient_of_the_cookbooks(options_of,
     total.backward()
     theirs = gradients(trainer.model)
     n_tokens = sum(int(torch.tensor(datum.loss_fn_inputs["mask"].tolist()).sum()) for datum in data)
-    scale = n_tokens if preset.loss_fn == "cispo" else len(data) * preset.max_tokens
+    scale = n_tokens if preset.optimiser.loss_fn == "cispo" else len(data) * preset.max_tokens
     assert found.keys() == theirs.keys()
     largest = max(float(gradient.abs().max()) for gradient in theirs.values())
     assert largest > 1e-3
     for name, gradient in theirs.items():
         torch.testing.assert_close(found[name] * scale, gradient, atol=1e-4 * largest, rtol=1e-3)
-    if preset.loss_fn != "cispo":
+    if preset.optimiser.loss_fn != "cispo":
         assert loss_of_trl * scale == pytest.approx(float(total.detach()), abs=1e-3)
         assert trainer.args.adam_epsilon * scale == pytest.approx(1e-8)  # so that Adam's steps are equal, too
 
@@ -405,14 +405,14 @@ def test_the_command_shows_a_run_and_knows_each_backends_options(options_of, tmp
     options = options_of(tmp_path / "run")
     words = [f"{name}={getattr(options, name)}" for name in ("preset", "release", "model", "renderer", "log_path")]
     words += ["batch_size=3", "eval_split=test", "n_test=3", "max_steps=2", "--dry-run"]
-    run_command(["train", "--backend", "local", "use_dora=no", *words])
+    PROGRAM.act(["train", "--backend", "local", "use_dora=no", *words])
     shown = capsys.readouterr().out
     assert '"backend": "local"' in shown
     assert '"use_dora": false' in shown
     assert "steps: 2 of 3 papers" in shown
     assert "$" not in shown.partition("\n--- ")[0]
     with pytest.raises(SciSciRLError, match="--backend tinker has no option --use-dora"):
-        run_command(["train", "use_dora=no", *words])
+        PROGRAM.act(["train", "use_dora=no", *words])
     assert not (tmp_path / "run").exists()
 
 

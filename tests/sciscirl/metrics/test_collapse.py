@@ -185,7 +185,9 @@ def test_a_collapsed_run_ends_early_and_leaves_what_it_has(run_options, toy_rend
 
 
 def test_a_collapsed_run_ends_its_command_with_one_line_and_its_own_exit_code(capsys, monkeypatch):
-    monkeypatch.setattr("sciscirl.cli.commands.COMMANDS", {"presets": lambda: CollapseAlarm(ONE, "stop")(COLLAPSED, 7)})
+    monkeypatch.setattr(
+        "sciscirl.cli.commands.PROGRAM.commands", {"presets": lambda: CollapseAlarm(ONE, "stop")(COLLAPSED, 7)}
+    )
     assert main(["presets"]) == CollapseError.exit_code == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: the model has collapsed: at step 7 predicted_share/disruptive 1.000 > 0.8")

@@ -12,12 +12,13 @@ from statistics import fmean
 
 import chz
 import pytest
+from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscidata.storage.sums import find_changed, seal_file
-from sciscirl import make_builder
+from sciscirl import LabelDatasetBuilder, make_builder
 from sciscirl.cli.main import main
 from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
@@ -29,7 +30,7 @@ from sciscirl.presets import PRESETS
 from sciscirl.runs.chat_format import choose_renderer
 from sciscirl.runs.folder import begin_run, locked_folder
 from sciscirl.runs.server_checks import check_server
-from sciscirl.task.release import read_split
+from sciscirl.task.release import Order, PaperChoice, read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, find_shortest_answers
 from tests.sciscirl.tinker_stub import serve_models
@@ -39,10 +40,14 @@ from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
 def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
     config = make_config(resolve_run(TrainOptions(**options, max_steps=5)))
     preset = PRESETS["exp4"]
-    assert (config.max_tokens, config.learning_rate, config.lora_rank) == (64, preset.learning_rate, preset.lora_rank)
+    assert (config.max_tokens, config.learning_rate, config.lora_rank) == (
+        64,
+        preset.optimiser.learning_rate,
+        preset.optimiser.lora_rank,
+    )
     builder = config.dataset_builder
-    assert (builder.style, builder.contract, builder.reward) == ("checklist", "two_keys", "strong")
-    assert (builder.batch_size, builder.group_size, builder.seed) == (16, 2, 0)
+    assert (builder.task.style, builder.task.contract, builder.task.reward) == ("checklist", "two_keys", "strong")
+    assert (builder.order.batch_size, builder.group_size, builder.order.seed) == (16, 2, 0)
     assert (config.eval_every, config.max_steps, config.renderer_name) == (50, 5, RENDERER)
     assert (config.kl_penalty_coef, config.remove_constant_reward_groups) == (0.0, False)
 
@@ -54,12 +59,12 @@ def test_a_cut_off_answer_earns_what_the_table_says_whatever_the_model(options):
 
 def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(options):
     config = make_config(resolve_run(TrainOptions(**options | {"preset": "exp9"}, max_steps=5)))
-    assert (config.dataset_builder.interleave, config.dataset_builder.n_spares) == (True, 3)
+    assert (config.dataset_builder.order.interleave, config.dataset_builder.n_spares) == (True, 3)
     assert config.remove_constant_reward_groups is True
     assert isinstance(config.effective_rollout_strategy(), DynamicSampling)
     given = {"dynamic_sampling": 0, "interleave": False, "remove_constant_reward_groups": False}
     config = make_config(resolve_run(TrainOptions(**options | {"preset": "exp9"} | given, max_steps=5)))
-    assert (config.dataset_builder.interleave, config.dataset_builder.n_spares) == (False, 0)
+    assert (config.dataset_builder.order.interleave, config.dataset_builder.n_spares) == (False, 0)
     assert config.remove_constant_reward_groups is False
     assert not isinstance(config.effective_rollout_strategy(), DynamicSampling)
 
@@ -76,6 +81,23 @@ def test_the_cookbooks_loop_gets_the_builder_of_a_preset_in_one_call(options, na
     assert type(builder) is type(config.dataset_builder)
     held_out = asyncio.run(chz.replace(builder, has_test=True)())[1]
     assert sum(len(held_out.get_batch(step)) for step in range(len(held_out))) == 9
+
+
+def test_a_command_line_of_the_cookbook_reaches_every_part_of_the_builder(options):
+    builder = {"release": options["release"], "model_name": options["model"], "renderer_name": RENDERER}
+    builder |= {"task.style": "ontology", "task.target": "novelty", "task.hide": "title,abstract", "group_size": "4"}
+    builder |= {"order.batch_size": "4", "choice.n_train": "12", "choice.eval_split": "test"}
+    loop = {"model_name": "a/b", "learning_rate": "1e-4", "recipe_name": "mine", "max_tokens": "9", "log_path": "x"}
+    words = [f"{name}={value}" for name, value in loop.items()]
+    words += ["dataset_builder=sciscirl.envs.dataset:LabelDatasetBuilder"]
+    words += [f"dataset_builder.{name}={value}" for name, value in builder.items()]
+    made = chz.Blueprint(train.Config).make_from_argv(words).dataset_builder
+    assert made == LabelDatasetBuilder(
+        release=str(options["release"]), model_name=options["model"], renderer_name=RENDERER, group_size=4,
+        task=TaskRules(style="ontology", target="novelty", hide=("title", "abstract")), order=Order(batch_size=4),
+        choice=PaperChoice(n_train=12, eval_split="test"),
+    )  # fmt: skip
+    assert chz.Blueprint(train.Config).make_from_argv([*words, "...seed=7"]).dataset_builder.order.seed == 7
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}
@@ -98,7 +120,7 @@ def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
     text = describe_server_training(resolve_run(TrainOptions(**options, max_steps=2, eval_every=1)))
     resolved = json.loads(text.partition("\n--- settings ---\n")[2])
-    assert resolved["dataset_builder"]["reward"] == "strong"
+    assert resolved["dataset_builder"]["task"]["reward"] == "strong"
     assert text.count("<|im_start|>assistant") == 3
     assert text.count(" of thing ") == 3
     assert text.count("You judge what kind of mark") == 1  # what all prompts share is shown once
@@ -333,6 +355,6 @@ def test_a_command_that_is_interrupted_says_so(capsys, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sciscirl.cli.commands.COMMANDS", {"presets": interrupt})
+    monkeypatch.setattr("sciscirl.cli.commands.PROGRAM.commands", {"presets": interrupt})
     assert main(["presets"]) == 130
     assert capsys.readouterr().err == "interrupted\n"

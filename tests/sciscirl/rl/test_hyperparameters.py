@@ -13,9 +13,9 @@ from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.hyperparam_utils import get_lr
 from tinker_cookbook.rl import train
 
+from sciscidata.options.commands import list_options
 from sciscirl import make_builder
-from sciscirl.cli.commands import COMMANDS
-from sciscirl.cli.flags import list_options, make_parser, read_words
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.compose import make_config, make_evaluator
@@ -27,9 +27,10 @@ from sciscirl.lab.objectives.sampling import DynamicSampling
 from sciscirl.lab.sft.examples import make_papers_builder
 from sciscirl.lab.sft.tinker_backend import make_config as make_sft_config
 from sciscirl.options import NO_EFFECT, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
-from sciscirl.presets import CHANGES, LOSSES, make_preset
+from sciscirl.presets import CHANGES, make_preset
 from sciscirl.rl.train import list_settings
 from sciscirl.runs.folder import begin_run
+from sciscirl.task.experiment import LOSSES
 from tests.conftest import REPOSITORY
 from tests.sciscirl.toy import RENDERER
 
@@ -98,8 +99,8 @@ def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
     given = {"groups_per_batch": 4, "kl_discount_factor": 0.5, "kl_penalty_coef": 0.1}
     builder = make_builder("exp4", options["release"], options["model"], renderer_name=RENDERER,
                                               eval_split="test", **given)  # fmt: skip
-    assert (builder.batch_size, builder.renderer_name) == (4, RENDERER)
-    assert make_preset("mine", base="exp4", **given).kl_discount == 0.5
+    assert (builder.order.batch_size, builder.renderer_name) == (4, RENDERER)
+    assert make_preset("mine", base="exp4", **given).optimiser.kl_discount == 0.5
     words = ["groups_per_batch=4", "--renderer-name", RENDERER, f"model_name={options['model']}", "--dry-run"]
     more = [f"release={options['release']}", "eval_split=test", "preset=exp4", f"log_path={options['log_path']}"]
     assert main(["train", *words, *more]) == 0
@@ -108,14 +109,13 @@ def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
 
 def test_the_learning_rate_may_follow_the_rule_of_the_cookbook():
     given = {"learning_rate": "auto", "model": "Qwen/Qwen3-8B"}
-    assert resolve_preset(TrainOptions(**given)).learning_rate == get_lr("Qwen/Qwen3-8B")
-    assert resolve_run(TinkerSftOptions(**given)).preset.learning_rate == get_lr("Qwen/Qwen3-8B")
+    assert resolve_preset(TrainOptions(**given)).optimiser.learning_rate == get_lr("Qwen/Qwen3-8B")
+    assert resolve_run(TinkerSftOptions(**given)).preset.optimiser.learning_rate == get_lr("Qwen/Qwen3-8B")
     with pytest.raises(SciSciRLError, match="learning_rate is auto, for which the cookbook has no rule for a/b"):
         resolve_preset(TrainOptions(learning_rate="auto", model="a/b"))
     with pytest.raises(SciSciRLError, match="learning_rate is 'fast', needs a number above 0, up to 1, or auto"):
         TrainOptions(learning_rate="fast")
-    values = read_words(make_parser(COMMANDS["train"], "sciscirl"), COMMANDS["train"], ["learning_rate=auto"])
-    assert values == {"learning_rate": "auto"}
+    assert PROGRAM.read("train", ["learning_rate=auto"]) == {"learning_rate": "auto"}
 
 
 def test_what_the_loop_fixes_stands_on_the_page():
@@ -198,7 +198,7 @@ def test_an_evaluation_in_training_samples_as_its_own_options_say(options):
 def test_evaluations_are_greedy_unless_a_published_preset_or_an_option_says_otherwise(tmp_path):
     def sampled(**more) -> tuple[float, float, int]:
         preset = find_subject(EvaluationConfig(release=tmp_path, model="a/b", **more)).preset
-        return preset.eval_temperature, preset.eval_top_p, preset.eval_group_size
+        return preset.judging.eval_temperature, preset.judging.eval_top_p, preset.judging.eval_group_size
 
     assert sampled() == (0.0, 1.0, 1)
     assert sampled(preset="baseline") == (1.0, 1.0, 1)
@@ -208,7 +208,7 @@ def test_evaluations_are_greedy_unless_a_published_preset_or_an_option_says_othe
 
 def test_every_part_of_a_preset_is_an_option_or_has_no_effect_for_a_stated_reason():
     for command in ("train", "sft", "evaluate"):
-        named = {option.name for option in list_options(COMMANDS[command])}
+        named = {option.name for option in list_options(PROGRAM.commands[command])}
         silent = NO_EFFECT[command]
         assert set(CHANGES) - {"change"} <= named | silent.keys(), command
         assert not silent.keys() & named, command
@@ -231,7 +231,7 @@ def test_adam_is_that_of_the_options_in_supervised_training_and_refused_in_reinf
     given = options | {"adam_beta1": beta, "adam_beta2": beta / 2, "adam_eps": 1e-6}
     config = make_sft_config(run := resolve_run(TinkerSftOptions(**given)), make_papers_builder(run))
     assert (config.adam_beta1, config.adam_beta2, config.adam_eps) == (beta, beta / 2, 1e-6)
-    assert resolve_run(PeftSftOptions(**given)).preset.adam_beta1 == beta
+    assert resolve_run(PeftSftOptions(**given)).preset.optimiser.adam_beta1 == beta
     path = tmp_path / "own.toml"
     path.write_text(f"base = 'exp4'\nadam_beta1 = {beta}\n", "utf-8")
     with pytest.raises(SciSciRLError, match="adam_beta1 has no effect in sciscirl train: the cookbook's loop"):

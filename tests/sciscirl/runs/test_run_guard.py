@@ -16,7 +16,7 @@ import tinker
 
 from sciscidata.errors import ChangedFileError, StorageError
 from sciscidata.storage.sums import SUMS
-from sciscirl.cli.main import run as run_command
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
@@ -29,9 +29,10 @@ from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.models.local_model import load_base_model
 from sciscirl.metrics.predictions import check_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
-from sciscirl.presets import PRESETS, Preset, describe
+from sciscirl.presets import PRESETS, describe
 from sciscirl.rl.train import guarded_run
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
+from sciscirl.task.experiment import Preset
 from sciscirl.task.predictions import make_prediction
 from sciscirl.task.release import read_split
 from sciscirl.task.rewards import score_answer
@@ -266,6 +267,6 @@ def test_baselines_that_cannot_be_judged_are_said_before_a_model_is_asked(toy_sl
         words = ["--release", toy_slice, "--model", toy_model, "--renderer", RENDERER, "--base-url", url]
         words += ["--baselines", "--split", "train", "--out", tmp_path / "out"]
         with pytest.raises(SciSciRLError, match="the baselines learn from train"):
-            run_command(["evaluate", *map(str, words)])
+            PROGRAM.act(["evaluate", *map(str, words)])
     assert not asked
     assert not (tmp_path / "out").exists()

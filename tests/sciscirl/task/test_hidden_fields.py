@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import PromptError, SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES, evaluate_baselines, run_baseline
@@ -21,7 +20,7 @@ from sciscirl.task.papers import SEEN, TARGETS, PaperView
 from sciscirl.task.prompts import STYLES, PromptTemplate, render_prompt
 from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
-from tests.sciscirl.toy import RENDERER
+from tests.sciscirl.toy import make_builder
 
 VIEW = PaperView("Zq title", "Zq abstract.", 1789, 65537, "Zq field")
 MARKS = dict(zip(SEEN, ("Zq title", "Zq abstract", "1789", "65537", "Zq field"), strict=True))
@@ -114,7 +113,7 @@ def test_presets_options_and_records_of_runs_hold_what_is_hidden(toy_slice, toy_
     assert recall_preset(described).rules == preset.rules
     assert described["prompt_sha256"] != describe(find_preset("exp4"))["prompt_sha256"]
     assert all(describe(one)["hide"] == [] for one in PRESETS.values())
-    builder = LabelDatasetBuilder(release=str(toy_slice), model_name=toy_model, renderer_name=RENDERER, hide=HIDDEN)
+    builder = make_builder(toy_slice, toy_model, hide=HIDDEN)
     (record,) = records_of(build_messages(builder.eval_papers()[0], builder.rules(), toy_renderer))
     assert [record[name] for name in HIDDEN] == [None, None]
 

@@ -13,7 +13,6 @@ from sciscirl.presets import (
     CHANGES,
     PRESETS,
     REWARD_NAMES,
-    Preset,
     describe,
     find_alias,
     find_preset,
@@ -23,6 +22,7 @@ from sciscirl.presets import (
     recall_preset,
     register_preset,
 )
+from sciscirl.task.experiment import PART_OF, Preset
 from sciscirl.task.papers import Gold, Paper, PaperView
 from sciscirl.task.prompts import STYLES, PromptTemplate, register_prompt, render_prompt
 from sciscirl.task.rewards import NUMBERS, REWARDS, change_reward, register_reward
@@ -56,14 +56,14 @@ def own(tmp_path) -> Preset:
 
 def test_a_preset_file_says_what_differs_from_its_base(own):
     exp4 = PRESETS["exp4"]
-    assert (own.name, own.base, own.learning_rate, own.loss_fn) == ("my.v1", "exp4", 2e-5, "ppo")
-    assert own.loss_fn_config == (("clip_low_threshold", 0.8), ("clip_high_threshold", 1.28))
+    assert (own.name, own.base, own.optimiser.learning_rate, own.optimiser.loss_fn) == ("my.v1", "exp4", 2e-5, "ppo")
+    assert own.optimiser.loss_fn_config == (("clip_low_threshold", 0.8), ("clip_high_threshold", 1.28))
     assert own.rules.table == replace(
         REWARDS["soft"], name="my.v1", wrong=-0.1, class_weights=(("disruptive", 3.0), ("neutral", 2.0))
     )
     assert own.rules.style == own.rules.reward == "my.v1"
-    same = {one.name for one in fields(Preset)} - {"name", "base", "change", "rules", "learning_rate"}
-    assert all(getattr(own, name) == getattr(exp4, name) for name in same - {"loss_fn", "loss_fn_config"})
+    same = {one.name for one in fields(Preset)} - {"name", "base", "change", "rules", "optimiser"}
+    assert all(getattr(own, name) == getattr(exp4, name) for name in same)
     assert list_changes(own).keys() == {"learning_rate", "loss_fn", "loss_fn_config", "style", "reward"}
     assert "learning_rate 2e-05" in own.change
 
@@ -212,7 +212,7 @@ def test_changes_are_laid_over_a_preset_by_name():
         PRESETS["exp5"], {"reward_correct": 2, "reward_kept": 0.1, "class_weights": {"neutral": 2}, "seed": 3}
     )
     assert changed.rules.reward == "disruptive_x3(kept=0.1, correct=2.0, class_weights=neutral:2)"
-    assert (changed.rules.table.correct, changed.rules.table.broken, changed.seed) == (2.0, -0.75, 3)
+    assert (changed.rules.table.correct, changed.rules.table.broken, changed.order.seed) == (2.0, -0.75, 3)
     # The same number as before changes nothing, not even a name.
     assert lay_over(PRESETS["exp4"], {"reward_wrong": -0.6}) == PRESETS["exp4"]
     assert lay_over(PRESETS["exp4"], {"reward": "soft", "reward_wrong": 0.0}).rules.reward == "soft"
@@ -224,8 +224,12 @@ def test_changes_are_laid_over_a_preset_by_name():
 
 
 def test_every_part_of_a_preset_has_a_name_to_change_it_by():
-    assert {one.name for one in fields(Preset)} - set(CHANGES) == {"name", "base", "rules", "adversarial"}
-    assert {one.name for one in fields(TaskRules)} - set(CHANGES) == {"class_counts", "own_prompt", "own_reward"}
+    parts = {"rules", "order", "sampling", "optimiser", "judging"}
+    assert {one.name for one in fields(Preset)} - set(CHANGES) == {"name", "base", "adversarial", *parts}
+    assert set(PART_OF) - set(CHANGES) == {"class_counts", "own_prompt", "own_reward"}
+    names = [one.name for part in parts for one in fields(getattr(PRESETS["exp4"], part))]
+    assert {*PART_OF} == {*names}
+    assert len(names) == len({*names})  # each name is in one part
     assert {*REWARD_NAMES.values()} == {*NUMBERS}
     rest = {"name", "gold_weights", "labels", "function"}
     assert {one.name for one in fields(type(REWARDS["soft"]))} - {*NUMBERS} == rest

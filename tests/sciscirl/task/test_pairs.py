@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.env import LabelEnv, build_messages
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
@@ -29,7 +28,7 @@ from sciscirl.task.prompts import STYLES, PromptTemplate, cap_view, render_recor
 from sciscirl.task.release import choose_target, read_part, read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.papers import write_slice
-from tests.sciscirl.toy import RENDERER, Scripted, make_slice
+from tests.sciscirl.toy import Scripted, make_builder, make_slice
 
 WORDS = {"assay": 2, "survey": 1, "review": 0}  # of the toy release, by how disruptive their papers are
 RULES = TaskRules(target=PAIRS, contract="two_keys", reward="strong")
@@ -205,10 +204,9 @@ def test_pairs_are_a_preset_an_option_and_part_of_a_record(pair_slice, toy_model
     assert isinstance(choose_target("pairs", "no-such-release"), type(PAIRS))
     with pytest.raises(SciSciRLError, match="disruption or novelty by name"):
         TaskRules(target=PAIRS, reward="disruptive_x3", contract="two_keys")
-    builder = LabelDatasetBuilder(
-        release=str(pair_slice), model_name=toy_model, renderer_name=RENDERER, target=PAIRS, contract="two_keys",
-        max_paper_tokens=2048, batch_size=4,
-    )  # fmt: skip
+    builder = make_builder(
+        pair_slice, toy_model, target=PAIRS, contract="two_keys", max_paper_tokens=2048, batch_size=4
+    )
     train, _ = asyncio.run(builder())
     batch = train.get_batch(0)
     assert len(batch) == 4

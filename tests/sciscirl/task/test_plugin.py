@@ -42,9 +42,8 @@ def test_every_command_that_takes_a_preset_takes_a_plugin(plugin, toy_slice, toy
     common = [f"plugin={plugin}", "preset=from_plugin", f"release={toy_slice}", f"model={toy_model}", "batch_size=4"]
     common += ["renderer=qwen3_instruct", "eval_split=test", f"log_path={tmp_path / 'run'}", "--dry-run"]
     assert main(["train", *common, "max_steps=1"]) == 0
-    assert (
-        json.loads(capsys.readouterr().out.partition("\n--- settings ---")[2])["dataset_builder"]["reward"] == "milder"
-    )
+    settings = json.loads(capsys.readouterr().out.partition("\n--- settings ---")[2])
+    assert settings["dataset_builder"]["task"]["reward"] == "milder"
     assert main(["sft", "--backend", "tinker", *common]) == 0
     assert EvaluationConfig(release=toy_slice, plugin=str(plugin), preset="from_plugin").preset == "from_plugin"
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.presets import HISTORICAL_MODEL, PRESETS, render_presets
+from sciscirl.presets import PRESETS, render_presets
 from sciscirl.runs.prices import PRICES, Usage
+from sciscirl.task.experiment import HISTORICAL_MODEL
 from sciscirl.task.rules import TaskRules
 
 PUBLISHED = {
@@ -25,9 +24,13 @@ def test_the_published_runs_come_first_each_a_change_of_the_one_before():
     assert [PRESETS[name].max_tokens for name in PUBLISHED] == [256] * 4 + [64, 64]
     for name in PUBLISHED:
         preset = PRESETS[name]
-        sizes = preset.batch_size, preset.group_size, preset.eval_group_size, preset.seed
+        sizes = preset.order.batch_size, preset.sampling.group_size, preset.judging.eval_group_size, preset.order.seed
         assert (*sizes, preset.model, preset.rules.target) == (16, 2, 1, 0, HISTORICAL_MODEL, "disruption")
-        assert (preset.interleave, preset.remove_constant_reward_groups, preset.dynamic_sampling) == (False, False, 0)
+        assert (
+            preset.order.interleave,
+            preset.sampling.remove_constant_reward_groups,
+            preset.sampling.dynamic_sampling,
+        ) == (False, False, 0)
 
 
 def test_the_table_has_every_preset_and_nothing_hidden():
@@ -50,7 +53,7 @@ def test_the_table_has_every_preset_and_nothing_hidden():
 )  # fmt: skip
 def test_impossible_values_are_refused_by_name(name, value):
     with pytest.raises(SciSciRLError, match=f"{name} is {value!r}".replace(".", r"\.")):
-        dataclasses.replace(PRESETS["exp4"], **{name: value})
+        PRESETS["exp4"].with_settings(**{name: value})
 
 
 @pytest.mark.parametrize("name", ["target", "style", "contract", "reward"])

@@ -29,8 +29,9 @@ from sciscirl.lab.objectives.dataset import RunGroupBuilder
 from sciscirl.lab.objectives.sampling import DynamicSampling
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
-from sciscirl.presets import PRESETS, Preset
+from sciscirl.presets import PRESETS
 from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import TARGETS, VOCABULARIES
 from sciscirl.task.prompts import render_record
 from sciscirl.task.release import read_split

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from sciscirl.cli.main import run
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import PredictionsError, SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
 from sciscirl.lab.analysis.compare import CompareConfig, adjust_holm, compare_predictions, mcnemar_exact
@@ -251,7 +251,7 @@ def test_files_of_different_releases_or_equal_names_are_refused(folders, tmp_pat
 
 def test_a_tilde_that_the_shell_leaves_is_a_home(folders, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    run(["compare", *map(str, folders), "--n-resamples", "30", "--out=~/found"])
+    PROGRAM.act(["compare", *map(str, folders), "--n-resamples", "30", "--out=~/found"])
     assert (tmp_path / "found" / "comparison.json").is_file()
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 import sciscidata as ssd
-from sciscirl.cli.commands import call_words
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.chat_server import ANSWERS_FILE
 from sciscirl.lab.evaluation.config import EvaluationConfig
@@ -45,13 +45,13 @@ def test_the_recipe_gives_the_ladder_and_a_second_time_repeats_nothing(random_mo
         return [shlex.split(line) for line in typed.stdout.splitlines()]
 
     for name, *words in list_commands()[:-2]:
-        call_words(name, words)
+        PROGRAM.call(name, words, set())
     commands = list_commands()
     assert [name for name, *_ in commands] == ["sft", "compare", "report"]
     before = (tmp_path / "benchmark/training/metrics.jsonl").read_bytes()
     capsys.readouterr()
     for name, *words in commands:
-        call_words(name, words)
+        PROGRAM.call(name, words, set())
     assert (tmp_path / "benchmark/training/metrics.jsonl").read_bytes() == before
     scores = json.loads((tmp_path / "benchmark/comparison/comparison.json").read_text("utf-8"))["scores"]
     assert [*scores] == ["majority", "metadata", "words", "zero_shot", "logprobs", "sft", "sft_logprobs"]

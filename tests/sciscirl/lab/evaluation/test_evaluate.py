@@ -31,9 +31,9 @@ from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.report.comparison import compare_files, render_comparison
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions, write_predictions
-from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.folder import open_store
 from sciscirl.task.contracts import render_answer
+from sciscirl.task.experiment import HISTORICAL_MODEL
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView
 from sciscirl.task.predictions import PREDICTIONS
 from sciscirl.task.release import read_split
@@ -416,7 +416,7 @@ def test_a_run_says_itself_what_it_was(tmp_path, toy_slice):
     assert (subject.checkpoint, subject.renderer_name) == ("tinker://x/final", "llama3")
     assert (subject.preset.name, subject.preset.max_tokens, subject.preset.rules.max_paper_tokens) == ("exp5", 33, 99)
     greedy = find_subject(replace(config, temperature=0.0))
-    assert (subject.preset.eval_temperature, greedy.preset.eval_temperature) == (1.0, 0.0)
+    assert (subject.preset.judging.eval_temperature, greedy.preset.judging.eval_temperature) == (1.0, 0.0)
 
 
 def test_the_table_has_a_column_for_each_result_and_a_dash_for_what_is_undefined():

@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscirl.cli.main import run as run_command
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
@@ -52,7 +52,7 @@ def ask(config: EvaluationConfig):
 
 
 def main(*words: str) -> None:
-    run_command(["evaluate", *words])
+    PROGRAM.act(["evaluate", *words])
 
 
 @pytest.mark.parametrize("name", ["run.json", "predictions.parquet"])

@@ -186,7 +186,7 @@ def check_requests(model: ChatServer, release: Path) -> None:
     preset = PRESETS["exp4"]
     messages = [preset.rules.render(paper.view) for paper in read_split(release, "test")]
     assert sorted(map(json.dumps, messages)) == sorted(json.dumps(body["messages"]) for body in model.asked)
-    sampling = {"max_tokens": 64, "temperature": preset.eval_temperature, "top_p": preset.eval_top_p}
+    sampling = {"max_tokens": 64, "temperature": preset.judging.eval_temperature, "top_p": preset.judging.eval_top_p}
     assert preset.max_tokens == 64
     for body in model.asked:
         assert {name: body.get(name) for name in sampling} == sampling

@@ -27,7 +27,7 @@ from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.sciscirl.tinker_stub import serve_models
-from tests.sciscirl.toy import RENDERER, Scripted, say
+from tests.sciscirl.toy import Scripted, make_builder, say
 
 KINDS = [("two_keys", "disruption"), ("probabilities", "disruption"), ("two_keys", "novelty"), ("two_keys", "joint")]
 WINDOW, BATCH, GROUP = 3, 4, 2
@@ -55,18 +55,18 @@ def write(kind: tuple[str, str], stuck: tuple[str, ...]) -> list[str]:
 
 def build(toy_slice, toy_model, kind, run: Path, action: str = "stop", builder=RunDatasetBuilder, **more):
     contract, target = kind
-    return builder(
-        release=str(toy_slice), model_name=toy_model, renderer_name=RENDERER, target=target, contract=contract,
-        reward="strong", batch_size=BATCH, group_size=GROUP, n_epochs=4, has_test=False, run=str(run), collapse=action,
-        **more,
-    )  # fmt: skip
+    more |= {"target": target, "contract": contract, "reward": "strong", "batch_size": BATCH, "group_size": GROUP}
+    more |= {"run": str(run), "collapse": action}
+    return make_builder(toy_slice, toy_model, builder, n_epochs=4, has_test=False, **more)
 
 
 def train(builder, stuck_in: range, stuck: tuple[str, ...], n_steps: int = 13) -> int:
     """Take steps until the dataset ends the run, and return how many there were."""
     dataset, _ = asyncio.run(builder())
-    dataset.watch = TrainingWatch(builder.run, builder.target, batch_size=BATCH, action=builder.collapse, config=SMALL)
-    kind, store = (builder.contract, builder.target), TrainingRunStore(storage_from_uri(builder.run))
+    dataset.watch = TrainingWatch(
+        builder.run, builder.task.target, batch_size=BATCH, action=builder.collapse, config=SMALL
+    )
+    kind, store = (builder.task.contract, builder.task.target), TrainingRunStore(storage_from_uri(builder.run))
     for step in range(n_steps):
         texts = write(kind, stuck if step in stuck_in else ())
         asyncio.run(roll_out(dataset.get_batch(step), store, step, texts, dataset.batches.renderer.tokenizer))

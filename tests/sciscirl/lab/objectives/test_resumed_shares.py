@@ -20,7 +20,7 @@ from sciscirl.options import TrainOptions
 from sciscirl.runs.folder import begin_run
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES
-from tests.sciscirl.toy import RENDERER, Scripted
+from tests.sciscirl.toy import RENDERER, Scripted, make_builder
 
 KINDS = [("two_keys", "disruption"), ("probabilities", "disruption"), ("two_keys", "joint"), ("probabilities", "joint")]
 N_STEPS = 6
@@ -47,10 +47,8 @@ def step(dataset, store: TrainingRunStore, batch: int, kind: tuple[str, str]) ->
 
 def builder_of(toy_slice, toy_model, kind, **options) -> RunDatasetBuilder:
     contract, target = kind
-    return RunDatasetBuilder(
-        release=str(toy_slice), model_name=toy_model, renderer_name=RENDERER, target=target, contract=contract,
-        reward="balanced_shares", batch_size=4, n_epochs=2, has_test=False, **options,
-    )  # fmt: skip
+    options |= {"target": target, "contract": contract, "reward": "balanced_shares", "batch_size": 4}
+    return make_builder(toy_slice, toy_model, RunDatasetBuilder, n_epochs=2, has_test=False, **options)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)

@@ -14,7 +14,7 @@ from tinker_cookbook.supervised import train as supervised
 from tinker_cookbook.utils.ml_log import JsonLogger
 
 from sciscirl import make_builder
-from sciscirl.cli.main import run as run_command
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.subject import find_subject
@@ -65,7 +65,7 @@ def trained(builder, toy_renderer, tmp_path):
 
 
 def test_a_report_says_whether_a_run_of_the_cookbooks_own_loop_helped(trained, toy_slice, tmp_path):
-    run_command(["report", str(trained), "--release", str(toy_slice), "--out", str(tmp_path / "r.html")])
+    PROGRAM.act(["report", str(trained), "--release", str(toy_slice), "--out", str(tmp_path / "r.html")])
     page = Page((tmp_path / "r.html").read_text("utf-8"))
     n_papers = len(read_split(toy_slice, "test"))
     # That loop samples its evaluations at temperature 1.
@@ -85,6 +85,17 @@ def test_an_evaluation_asks_as_the_run_was_asked(trained, builder, toy_slice, tm
         builder.model_name, 200, RENDERER
     )  # fmt: skip
     assert subject.eval_split == "test"
+
+
+def test_a_folder_is_read_whether_or_not_its_builder_has_parts(trained, toy_slice, tmp_path):
+    config = EvaluationConfig(run=trained, release=toy_slice, out=tmp_path / "out")
+    subject, file = find_subject(config), trained / "config.json"
+    written = json.loads(file.read_text("utf-8"))
+    builder = written["dataset_builder"]
+    for part in ("task", "order", "choice"):
+        builder |= builder.pop(part)
+    file.write_text(json.dumps(written), "utf-8")
+    assert find_subject(config) == subject
 
 
 def test_supervised_folders_are_read_with_the_steps_of_all_epochs(builder, tmp_path):
@@ -115,7 +126,7 @@ def test_a_run_of_another_environment_is_named_and_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"), [({"release": "/gone"}, "its release is None"), ({"style": 3}, "style is 3")]
+    ("change", "said"), [({"release": "/gone"}, "its release is None"), ({"task": {"style": 3}}, "style is 3")]
 )
 def test_a_damaged_folder_of_the_cookbook_is_named_by_its_own_file(trained, toy_slice, tmp_path, change, said):
     config = json.loads((trained / "config.json").read_text("utf-8"))

@@ -19,7 +19,7 @@ from PIL import Image
 
 from sciscidata.errors import ReleaseExistsError, StorageError
 from sciscidata.storage.sums import find_changed, seal_file
-from sciscirl.cli.main import run as run_command
+from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.lab.analysis.compare import CompareConfig, Estimate, compare_predictions
 from sciscirl.lab.report import figures
@@ -585,7 +585,7 @@ def test_a_picture_shows_what_it_is_given(monkeypatch):
 
 
 def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, capsys, script_here):
-    run_command(["report", str(home / "majority"), "--out", str(tmp_path / "r.html"), "--title", "Mine"])
+    PROGRAM.act(["report", str(home / "majority"), "--out", str(tmp_path / "r.html"), "--title", "Mine"])
     assert capsys.readouterr().out == f"report: {tmp_path / 'r.html'}\n"
     page = (tmp_path / "r.html").read_text("utf-8")
     assert "<title>Mine</title>" in page
