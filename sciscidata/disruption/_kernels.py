@@ -54,11 +54,12 @@ class Shared(NamedTuple):
 
 
 @kernel
-def slide(window, side, ref_offsets, refs, first, last, low, high):
+def slide(lists, side, first, last, low, high):
     """Move one end of the slices of the papers ``low`` .. ``high - 1`` over the citers ``first`` .. ``last - 1``.
 
     Lists are sorted by time: a slice moves by one for each work that cites its paper, without a search per paper.
     """
+    ref_offsets, refs, _, window = lists
     start, span = np.uint32(low), np.uint32(high - low)
     for e in range(np.uint64(ref_offsets[first]), np.uint64(ref_offsets[last])):
         paper = np.uint32(refs[e])  # unsigned numbers need no check for negative indices: three times as fast

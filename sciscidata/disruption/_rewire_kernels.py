@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sciscidata._kernels.arrays import AnyArray, Int32Array
+from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array
 from sciscidata._kernels.compile import helper, kernel, prefetch
 from sciscidata._kernels.random import below, below_evenly, draw
 from sciscidata._kernels.sort import sort_range
@@ -172,13 +172,20 @@ def deal_cell(key, observed, cell, tries):
     return n_wrong, 0 if is_mended else 1
 
 
-@kernel
-def deal_year(key, first, last, ends, numbers, ref_offsets, refs, dealt_refs):
-    """Deal the references of the works ``first`` .. ``last - 1`` within each class of cited works, ended by ``ends``.
+class Classes(NamedTuple):
+    """The cited works that may change places, (classes) each: those of one year, and those without a year."""
 
-    Rows of ``refs`` are sorted, so a row's references to one class lie together. Random numbers know a class by
-    ``numbers``.
+    ends: Int64Array  # first work behind each class
+    numbers: Int64Array  # by which random numbers know it
+
+
+@kernel
+def deal_year(key, first, last, classes, ref_offsets, refs, dealt_refs):
+    """Deal the references of the works ``first`` .. ``last - 1`` within each class of cited works, into dealt_refs.
+
+    Rows of ``refs`` are sorted, so a row's references to one class lie together.
     """
+    ends, numbers = classes
     n_classes = ends.size
     begin = ref_offsets[first]
     slots = np.zeros(n_classes + 1, np.int64)

@@ -180,9 +180,11 @@ class _MovingWindow:
         if not (self.held and self.held.start <= low and high <= self.held.stop):
             self._hold(low, high, n_threads)
 
+        lists = kernels.Lists(graph.ref_offsets, graph.refs, self.citers, self.slices)
+
         def move(share: tuple[int, int]) -> None:
             for side, (old, new) in enumerate(((self.low, low), (self.high, high))):
-                kernels.slide(self.slices, side, graph.ref_offsets, graph.refs, old, new, *share)
+                kernels.slide(lists, side, old, new, *share)
 
         moved = graph.ref_offsets[[self.low, low]], graph.ref_offsets[[self.high, high]]
         n_shares = n_threads if sum(int(b - a) for a, b in moved) > _MIN_CHUNK_REFERENCES else 1

@@ -276,13 +276,13 @@ def rewire(
         row_of, tries = np.repeat(works, np.diff(starts)), kernels.TRIES if m <= kernels.SMALL else 1
         counts = [kernels.deal_cell(key, observed[:m], kernels.Cell(refs[:m], starts, works, row_of), tries)]
     else:
-        ends = np.append(graph.year_offsets[1:], graph.n_works)
         numbers = np.append(graph.years.astype(np.int64) + _YEAR_ZERO, 0)
+        classes = kernels.Classes(np.append(graph.year_offsets[1:], graph.n_works), numbers)
         keys = draw(np.array([key]), numbers)
 
         def deal(j: int) -> tuple[int, int]:
             first, last = graph.year_offsets[j : j + 2].tolist()
-            return kernels.deal_year(keys[j], first, last, ends, numbers, offsets, observed, refs)
+            return kernels.deal_year(keys[j], first, last, classes, offsets, observed, refs)
 
         largest_first = np.argsort(-np.diff(graph.ref_offsets[graph.year_offsets]), kind="stable")
         counts = list(map_in_order(deal, largest_first.tolist(), threads, n_held=graph.years.size + 1))

@@ -4,6 +4,8 @@
 # pyright: basic, reportCallIssue=false
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -25,6 +27,22 @@ _EVEN = np.uint64(0x5555555555555555)
 _SIMPLE[list(b'"\\/nrtbf')] = True
 
 
+class Places(NamedTuple):
+    """Where values begin and end in the bytes; (0, 0) if null or missing."""
+
+    spans: Any  # (leaves outside of lists, rows, 2)
+    items: Any  # (leaves inside, entries, 2): one entry after the other, whatever its row
+    used: Any  # (lists): entries noted so far
+
+
+class Line(NamedTuple):
+    """What is known of a line before it is walked."""
+
+    quotes: Any  # places of its quotes that no backslash escapes, then its end twice
+    has_escape: bool
+    stack: Any  # (depth, 3), scratch: node, begin and keys seen of each open object or list
+
+
 @kernel
 def scan_lines(data, n_rows, n_items, tree):
     """Walk JSON objects, one a line, and note where the values of the tree's leaves stand.
@@ -44,13 +62,14 @@ def scan_lines(data, n_rows, n_items, tree):
     stack = np.empty((_MOST_DEPTH, 3), np.int64)
     used = np.zeros(n_lists, np.int64)
     quotes = np.empty(min(len(data), MOST_QUOTES) + 4, np.int64)
+    places = Places(spans, items, used)
     at = 0
     for row in range(n_rows):
         lines[row] = at
         end, n, has_escape = _find_quotes(data, at, quotes)
         if end >= 0:
             quotes[n] = quotes[n + 1] = end  # where no quote is
-            end = _scan_line(data, at, row, tree, stack, quotes, has_escape, spans, items, used)
+            end = _scan_line(data, at, row, tree, Line(quotes, has_escape, stack), places)
         if end < 0:
             is_odd[row] = True
             for leaf in range(n_leaves):
@@ -116,8 +135,10 @@ def _is_escape(data, at):
 
 
 @kernel
-def _scan_line(data, at, row, tree, stack, quotes, has_escape, spans, items, used):
+def _scan_line(data, at, row, tree, line, places):
     """Walk one line; return the place of its end, or -1 if it is odd."""
+    quotes, has_escape, stack = line
+    spans, items, used = places
     depth, node, seen, quote = 0, 0, 0, 0
     while True:
         # A value begins here.
