@@ -24,19 +24,13 @@ from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import Run, TrainOptions, refuse_without_effect
 from sciscirl.presets import describe
 from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.checkpoints import find_checkpoint
 from sciscirl.runs.console import follow_run
-from sciscirl.runs.folder import (
-    METRICS_FILE,
-    RESUME_HINT,
-    begin_run,
-    disk_errors,
-    find_checkpoint,
-    is_judged,
-    locked_folder,
-    open_store,
-    read_rows,
-)
+from sciscirl.runs.folder import RESUME_HINT, disk_errors, locked_folder
+from sciscirl.runs.judged import is_judged
 from sciscirl.runs.lineage import warn_of_other_release
+from sciscirl.runs.logs import METRICS_FILE, open_store, read_rows
+from sciscirl.runs.record import begin_run
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
 from sciscirl.task.experiment import BASE, Adam, Preset
 from sciscirl.task.release import EVAL_SPLITS

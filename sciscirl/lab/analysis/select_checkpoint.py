@@ -17,7 +17,9 @@ from sciscirl.lab.evaluation.bootstrap import N_PAIRED_RESAMPLES, find_intervals
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import RUN_FILE, find_eval_split, list_evaluations, list_weights
+from sciscirl.runs.checkpoints import list_weights
+from sciscirl.runs.judged import list_evaluations
+from sciscirl.runs.record import RUN_FILE, find_eval_split
 
 Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
 _LEVEL: Final = 0.95  # of the intervals

@@ -27,7 +27,9 @@ from sciscirl.lab.sft.examples import GoldExamples, list_settings, make_examples
 from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions
 from sciscirl.rl.train import evaluate_last, guarded_run
 from sciscirl.runs.chat_format import warn_of_renderer
-from sciscirl.runs.folder import begin_run, locked_folder, open_store
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.logs import open_store
+from sciscirl.runs.record import begin_run
 from sciscirl.runs.server_checks import check_server
 from sciscirl.task.papers import list_labels
 

@@ -31,7 +31,9 @@ from sciscirl.metrics.predictions import check_predictions, read_predictions, wr
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe
 from sciscirl.rl.train import guarded_run
-from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
+from sciscirl.runs.checkpoints import find_checkpoint, read_checkpoints
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.record import begin_run
 from sciscirl.task.experiment import Preset
 from sciscirl.task.predictions import make_prediction
 from sciscirl.task.release import read_split
