@@ -215,7 +215,7 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
         first_step = begin_run(folder, Path(options.release), settings, **how)
         if first_step is None:
             return folder
-        async with guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name):
+        async with guarded_run(run):
             with measured_labels([*list_labels(preset.rules.target)], options.loss_on):
                 await train.main(make_config(run, builder, first_step=first_step))
             await evaluate_last(folder, make_evaluator(run, builder), step=n_steps, base_url=options.base_url)
