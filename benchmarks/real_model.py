@@ -37,7 +37,7 @@ from sciscirl.lab.analysis.compare import compare_predictions
 from sciscirl.lab.demo import WRONG_DIGITS, list_build_words
 from sciscirl.lab.report.layout import show_estimate
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import RUN_FILE
+from sciscirl.runs.record import RUN_FILE
 
 SHOWN = ("label_match", "macro_f1", "min_class_recall", "invalid")
 SCORED = "--answers logprobs --prior-correction content_free"

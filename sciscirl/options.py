@@ -38,7 +38,7 @@ from sciscirl.presets import CHANGES, find_preset, lay_over
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.trackers import check_trackers
-from sciscirl.task.experiment import Adam, Adapter, Judging, Loss, Pairs, Preset, Sampling
+from sciscirl.task.experiment import Adam, Adapter, Judging, Length, Loss, Pairs, Preset, Sampling
 from sciscirl.task.registry import load_plugin
 from sciscirl.task.release import ListedPapers, Order, PaperChoice, choose_target
 from sciscirl.task.rules import Task
@@ -120,11 +120,29 @@ def _without_none(hint: Any) -> Any:  # noqa: ANN401
 
 
 @partial_of_preset()
-class TaskOptions(Task, ListedPapers):
-    """Options over those of a preset: what is asked, how it is answered, and what an answer earns.
+class PluginOptions:
+    """Options of what you register yourself.
 
     Attributes:
-        max_tokens: longest answer that is sampled; None: the preset's.
+        plugin: run this Python file first, which registers presets, rewards or prompts of your own.
+
+    Raises:
+        SciSciRLError: on construction, if a value is impossible, or the plugin fails.
+    """
+
+    plugin: PluginFile | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)
+        if self.plugin is not None:
+            load_plugin(self.plugin)
+
+
+@partial_of_preset()
+class TaskOptions(PluginOptions, Task, Length, ListedPapers):
+    """What an answer earns: numbers over those of a reward.
+
+    Attributes:
         reward_not_json: the reward of an answer that is not JSON; None: the reward's.
         reward_broken: of JSON that breaks the contract; None: the reward's.
         reward_kept: for keeping the contract; None: the reward's.
@@ -135,13 +153,8 @@ class TaskOptions(Task, ListedPapers):
         class_weights: factors on the reward for a right label, such as disruptive:3; None: the reward's.
         balanced: weight labels so that every constant answer earns the same; None: as the reward does.
         share_penalty: cost of labels that are said too often; None: the reward's.
-        plugin: run this Python file first, which registers presets, rewards or prompts of your own.
-
-    Raises:
-        SciSciRLError: on construction, if a value is impossible, or the plugin fails.
     """
 
-    max_tokens: PositiveInt | None = None
     reward_not_json: float | None = None
     reward_broken: float | None = None
     reward_kept: float | None = None
@@ -152,12 +165,6 @@ class TaskOptions(Task, ListedPapers):
     class_weights: Pairs | None = None
     balanced: bool | None = None
     share_penalty: float | None = None
-    plugin: PluginFile | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, SciSciRLError)
-        if self.plugin is not None:
-            load_plugin(self.plugin)
 
 
 @partial_of_preset()
@@ -183,14 +190,25 @@ class TrainingServerOptions(ServerOptions):
 
 
 @partial_of_preset()
-class RunOptions(TaskOptions, Order, Adapter, Judging, PaperChoice):
+class ModelOptions:
+    """Options of a model.
+
+    Attributes:
+        model: the base model, by name or folder; None: the preset's.
+        renderer: the chat format; None: the model's own, without thinking.
+    """
+
+    model: str | None = None
+    renderer: str | None = None
+
+
+@partial_of_preset()
+class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice):
     """Options of every training run.
 
     Attributes:
         preset: the experiment, one of those that ``sciscirl presets`` lists, or a file of your own (my.toml).
         release: the folder of a release, or hf:OWNER/NAME@REVISION.
-        model: the base model, by name or folder; None: the preset's.
-        renderer: the chat format; None: the model's own, without thinking.
         log_path: the folder of the run; None: runs/PRESET, with sft-BACKEND before PRESET for supervised runs.
         resume: continue this run where it stopped.
         dry_run: show what it takes, some prompts and the settings, and train nothing.
@@ -204,8 +222,6 @@ class RunOptions(TaskOptions, Order, Adapter, Judging, PaperChoice):
 
     preset: str = "baseline"
     release: Folder = "slices/openalex"
-    model: str | None = None
-    renderer: str | None = None
     log_path: Folder | None = None
     resume: bool = False
     dry_run: bool = False

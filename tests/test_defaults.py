@@ -19,7 +19,8 @@ from tests.conftest import REPOSITORY
 from tests.test_house_rules import modules
 
 _GOLDEN = REPOSITORY / "tests" / "golden" / "defaults.txt"
-_PARTS = "Task|PaperChoice|ListedPapers|Order|Sampling|Adapter|Loss|Adam|Judging"  # of a preset and its options
+# Of a preset and its options.
+_PARTS = "Task|Length|PaperChoice|ListedPapers|Order|Sampling|Adapter|Loss|Adam|Judging|Resampled"
 _CONFIGURATIONS = re.compile(rf"[A-Z]\w*(Config|Options|Label|Thresholds|Rules)|Preset|RewardTable|{_PARTS}")
 
 

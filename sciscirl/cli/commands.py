@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def show_run(folder: Path, release: str) -> None:
     """Show where a run is, its last metrics, and the next command."""
     from sciscirl.lab.evaluation.results import render_end
-    from sciscirl.runs.folder import find_eval_split
+    from sciscirl.runs.record import find_eval_split
 
     show(f"run: {folder}\n{render_end(folder)}; next: {name_report(folder, release, find_eval_split(folder))}")
 

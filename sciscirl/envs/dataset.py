@@ -163,7 +163,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             a stratified head of the papers (``take_head``). A batch may straddle two epochs.
         group_size: answers to a paper in training.
         eval_group_size: answers to a held-out paper.
-        n_steps: without ``choice.n_epochs``, papers are shown as often as so many steps need; None: once.
+        min_steps: without ``choice.n_epochs``, papers are shown as often as so many steps need, and once at least.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator.
 
     On the command line of a loop of your own, the parts are written with dots: ``dataset_builder.task.style=plain
@@ -178,7 +178,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     choice: PaperChoice = chz.field(default=PaperChoice(), munger=lambda own, choice: _settle(choice, own.release))
     group_size: int = 2
     eval_group_size: int = 1
-    n_steps: int | None = None
+    min_steps: int = 0
     has_test: bool = True
 
     def rules(self) -> TaskRules:
@@ -215,7 +215,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """How often every training paper is shown, each time in another order."""
         if self.choice.n_epochs is not None:
             return self.choice.n_epochs
-        n_shown = (self.n_steps or 0) * self.order.batch_size
+        n_shown = self.min_steps * self.order.batch_size
         return max(-(-n_shown // max(len(self.read("train")), 1)), 1)
 
     def n_held_out(self) -> int:

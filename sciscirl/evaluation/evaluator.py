@@ -25,7 +25,7 @@ from sciscirl.errors import ReleaseError
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
-from sciscirl.runs.folder import find_rollouts
+from sciscirl.runs.logs import find_rollouts
 from sciscirl.task.papers import Paper, Target
 from sciscirl.task.rules import TaskRules, check_max_tokens
 

@@ -116,7 +116,7 @@ def make_run_builder(run: Run[TrainOptions]) -> RunDatasetBuilder:
         **name_fields(run, "test" if is_published else "held_out"),
         group_size=preset.sampling.group_size,
         eval_group_size=preset.judging.eval_group_size,
-        n_steps=options.max_steps,
+        min_steps=options.max_steps or 0,
         n_spares=preset.sampling.dynamic_sampling,
         adversarial=preset.adversarial,
     )

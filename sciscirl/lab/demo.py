@@ -13,7 +13,8 @@ import msgspec
 from sciscidata.storage import atomic_file
 from sciscidata.terminal.messages import printable
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.folder import RUN_FILE, locked_folder
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.record import RUN_FILE
 
 #: The commands that were done, in the folder of the demonstration.
 STEPS_FILE: Final = "steps.json"

@@ -30,8 +30,8 @@ from sciscirl.lab.sft.examples import Example
 from sciscirl.metrics.metrics import FEWEST
 from sciscirl.options import NO_EFFECT, Run, SftOptions, TinkerSftOptions, TrainOptions
 from sciscirl.rl.train import list_settings, make_config
-from sciscirl.runs.folder import plan_run
 from sciscirl.runs.prices import Usage, say_price
+from sciscirl.runs.record import plan_run
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import PairTarget, Paper, Target, class_of, list_labels
 from sciscirl.task.rules import TaskRules, find_shortest_answers

@@ -12,7 +12,9 @@ from sciscirl.errors import RunFolderError
 from sciscirl.lab.analysis.select_checkpoint import Criterion, SelectionConfig, select_checkpoint
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
-from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, describe_run, find_eval_split, list_weights
+from sciscirl.runs.checkpoints import list_weights
+from sciscirl.runs.logs import METRICS_FILE
+from sciscirl.runs.record import RUN_FILE, describe_run, find_eval_split
 
 #: Folders of final evaluations within that of their run: of the selected checkpoint, and the last one.
 FINALS: Final = ("final", "last")

@@ -47,21 +47,15 @@ from sciscirl.lab.sft.peft_backend import (
 )
 from sciscirl.options import Run
 from sciscirl.rl.train import check_preset, enter_collapse, list_settings, make_alarm
-from sciscirl.runs.alarms import KL
 from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.checkpoints import find_checkpoint, find_weights, list_weights
 from sciscirl.runs.console import follow_run
-from sciscirl.runs.folder import (
-    begin_run,
-    disk_errors,
-    expand_home,
-    find_checkpoint,
-    find_weights,
-    is_judged,
-    list_weights,
-    locked_folder,
-    open_store,
-)
+from sciscirl.runs.folder import disk_errors, expand_home, locked_folder
+from sciscirl.runs.judged import is_judged
 from sciscirl.runs.lineage import warn_of_other_release
+from sciscirl.runs.logs import open_store
+from sciscirl.runs.record import begin_run
+from sciscirl.runs.step_watch import KL
 from sciscirl.task.experiment import BASE, Preset
 
 if TYPE_CHECKING:

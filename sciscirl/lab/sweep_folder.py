@@ -12,7 +12,8 @@ from sciscidata.storage import path_inside
 from sciscidata.storage.parquet import write_parquet
 from sciscidata.storage.sums import check_ours, read_json, sealed_file
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.folder import RUN_FILE, say_changed, write_json
+from sciscirl.runs.logs import write_json
+from sciscirl.runs.record import RUN_FILE, say_changed
 
 SWEEP_FILE: Final = "sweep.json"
 _TABLES: Final = ("parquet", "csv")

@@ -21,22 +21,16 @@ from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import Run, TrainOptions, refuse_without_effect
+from sciscirl.options import Run, TinkerSftOptions, TrainOptions, refuse_without_effect
 from sciscirl.presets import describe
 from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.checkpoints import find_checkpoint
 from sciscirl.runs.console import follow_run
-from sciscirl.runs.folder import (
-    METRICS_FILE,
-    RESUME_HINT,
-    begin_run,
-    disk_errors,
-    find_checkpoint,
-    is_judged,
-    locked_folder,
-    open_store,
-    read_rows,
-)
+from sciscirl.runs.folder import RESUME_HINT, disk_errors, locked_folder
+from sciscirl.runs.judged import is_judged
 from sciscirl.runs.lineage import warn_of_other_release
+from sciscirl.runs.logs import METRICS_FILE, open_store, read_rows
+from sciscirl.runs.record import begin_run
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
 from sciscirl.task.experiment import BASE, Adam, Preset
 from sciscirl.task.release import EVAL_SPLITS
@@ -84,7 +78,7 @@ async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
         config = chz.replace(config, dataset_builder=parts.begin(step), evaluator_builders=[lambda: evaluator])
         evaluator.alarm = make_alarm(run)
         stopped: CollapseError | None = None
-        async with guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name):
+        async with guarded_run(run):
             try:
                 await train.main(config)
             except CollapseError as collapse:
@@ -208,22 +202,17 @@ async def evaluate_last(
 
 @asynccontextmanager
 async def guarded_run(
-    folder: Path,
-    base_url: str | None = None,
-    model: str = "",
-    project: str | None = None,
-    name: str | None = None,
-    *,
-    period_seconds: float = PERIOD_SECONDS,
+    run: Run[TrainOptions] | Run[TinkerSftOptions], *, period_seconds: float = PERIOD_SECONDS
 ) -> AsyncGenerator[None]:
     """Show a line for each step, write errors in one, and warn of a lost server: the SDK retries silently for hours."""
+    options, base_url = run.options, run.options.base_url
     watch = asyncio.create_task(_watch(resolve_base_url(base_url), period_seconds))
     try:
         with (
-            disk_errors(folder),
+            disk_errors(run.folder),
             clear_errors(base_url, RESUME_HINT),
             closed_sessions(base_url),
-            follow_run(folder, model, project, name),
+            follow_run(run.folder, run.preset.model, options.wandb_project, options.wandb_name),
         ):
             yield
     finally:

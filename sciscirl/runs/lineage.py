@@ -13,17 +13,10 @@ from sciscidata.release.release import MANIFEST
 from sciscidata.storage import hash_file, real_path
 from sciscidata.storage.small_files import read_whole
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.folder import (
-    CHECKPOINTS_FILE,
-    RUN_FILE,
-    expand_home,
-    find_checkpoint,
-    find_step,
-    is_local,
-    is_supervised,
-    name_run,
-    read_facts,
-)
+from sciscirl.runs.checkpoints import find_checkpoint, find_step
+from sciscirl.runs.folder import expand_home
+from sciscirl.runs.logs import CHECKPOINTS_FILE
+from sciscirl.runs.record import RUN_FILE, is_local, is_supervised, name_run, read_facts
 from sciscirl.task.experiment import Preset
 
 _log = logging.getLogger(__name__)

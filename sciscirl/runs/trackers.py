@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.folder import name_run, read_facts
+from sciscirl.runs.record import name_run, read_facts
 
 if TYPE_CHECKING:
     from tinker_cookbook.utils.ml_log import Logger

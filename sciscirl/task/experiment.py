@@ -58,6 +58,17 @@ class _Part:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Length(_Part):
+    """How long an answer may be, in training and evaluations.
+
+    Attributes:
+        max_tokens: longest answer that is sampled.
+    """
+
+    max_tokens: PositiveInt = 256
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sampling(_Part):
     """How answers are sampled in training by reward.
 
@@ -166,7 +177,7 @@ class Judging(_Part):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preset:
+class Preset(Length):
     """One experiment, whole.
 
     The notes publish ``max_tokens`` of exp4; its default, learning rate, rank and temperatures are ours or the
@@ -177,7 +188,6 @@ class Preset:
         change: what sets it apart, in words.
         base: the preset that it changes; None: it stands alone.
         model: the base model.
-        max_tokens: longest answer that is sampled.
         rules: labels, prompt, contract and reward.
         order: which papers come in which step.
         sampling: how answers are sampled in training.
@@ -203,7 +213,6 @@ class Preset:
     change: str
     base: str | None = None
     model: Annotated[str, Meta(min_length=1)] = HISTORICAL_MODEL
-    max_tokens: PositiveInt = 256
     rules: TaskRules = TaskRules()  # noqa: RUF009 (frozen)
     order: Order = Order()  # noqa: RUF009 (frozen)
     sampling: Sampling = Sampling()

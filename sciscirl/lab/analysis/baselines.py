@@ -27,7 +27,8 @@ from sciscirl.lab.evaluation.results import METRICS_FILE, OUT_OPTION, PREDICTION
 from sciscirl.lab.evaluation.subject import find_subject, read_asked
 from sciscirl.metrics.predictions import find_target, read_predictions
 from sciscirl.presets import describe_rules, recall_rules
-from sciscirl.runs.folder import RUN_FILE, locked_folder
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.record import RUN_FILE
 from sciscirl.task.contracts import Answer, most_probable
 from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, list_labels
 from sciscirl.task.predictions import make_prediction, prediction_schema

@@ -23,7 +23,9 @@ from sciscirl.lab.evaluation.bootstrap import N_RESAMPLES
 from sciscirl.lab.evaluation.results import METRICS_FILE, PREDICTIONS_FILE, check_unused, measure
 from sciscirl.metrics.metrics import Counts, Floats, find_right
 from sciscirl.metrics.predictions import check_predictions, find_target, read_predictions, write_predictions
-from sciscirl.runs.folder import RUN_FILE, locked_folder, read_facts, write_json
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.logs import write_json
+from sciscirl.runs.record import RUN_FILE, read_facts
 from sciscirl.task.papers import Target, list_labels, short_name
 from sciscirl.task.predictions import column_ends
 

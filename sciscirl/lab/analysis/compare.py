@@ -17,13 +17,13 @@ import numpy as np
 import polars as pl
 from msgspec import Meta
 
-from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.options.checks import check_fields
 from sciscidata.terminal.messages import counted
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.evaluation.bootstrap import (
-    N_PAIRED_RESAMPLES,
     Cells,
     Floats,
+    Resampled,
     count_cells,
     draw_below,
     find_intervals,
@@ -52,19 +52,17 @@ _ROUNDING: Final = 1e-9
 Seeds = Mapping[int, pl.DataFrame]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompareConfig:
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(Resampled):
     """Options of a comparison.
 
     Attributes:
         reference: compare every other model with this one only; None: every pair.
-        n_resamples: of papers, for the intervals, and of the permutations, for p.
         level: of the intervals.
         seed: of the resamples.
     """
 
     reference: str | None = None
-    n_resamples: PositiveInt = N_PAIRED_RESAMPLES
     level: Annotated[float, Meta(gt=0, lt=1)] = 0.95
     seed: Annotated[int, Meta(ge=0)] = 0
 

@@ -10,21 +10,23 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.options.checks import check_fields
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.lab.evaluation.bootstrap import N_PAIRED_RESAMPLES, find_intervals, percentile_interval, resample_metrics
+from sciscirl.lab.evaluation.bootstrap import Resampled, find_intervals, percentile_interval, resample_metrics
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import RUN_FILE, find_eval_split, list_evaluations, list_weights
+from sciscirl.runs.checkpoints import list_weights
+from sciscirl.runs.judged import list_evaluations
+from sciscirl.runs.record import RUN_FILE, find_eval_split
 
 Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
 _LEVEL: Final = 0.95  # of the intervals
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SelectionConfig:
+@dataclass(frozen=True, kw_only=True)
+class SelectionConfig(Resampled):
     """By what a checkpoint is chosen.
 
     Attributes:
@@ -35,7 +37,6 @@ class SelectionConfig:
 
     metric: Criterion = "macro_f1"
     name: str | None = None
-    n_resamples: PositiveInt = N_PAIRED_RESAMPLES
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata.intervals import wilson_interval
+from sciscidata.options.checks import PositiveInt
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.metrics import Counts, Floats
 from sciscirl.metrics.predictions import check_predictions, find_target, split_by_label
@@ -20,6 +22,18 @@ from sciscirl.task.predictions import INVALID, merge_labels
 N_RESAMPLES: Final = 1000
 #: Resamples for paired differences, which decide between models and between checkpoints.
 N_PAIRED_RESAMPLES: Final = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resampled:
+    """How often papers are drawn again.
+
+    Attributes:
+        n_resamples: of papers, for the intervals, and of the permutations, for p.
+    """
+
+    n_resamples: PositiveInt = N_PAIRED_RESAMPLES
+
 
 _ENDS: Final = ("low", "high")
 _SEED_MAX: Final = 2**128  # the width of Philox's key

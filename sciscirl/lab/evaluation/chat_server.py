@@ -21,7 +21,8 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.results import OUT_OPTION, check_unused, save_evaluation
 from sciscirl.lab.evaluation.subject import fit_rules, read_asked
 from sciscirl.presets import describe_rules
-from sciscirl.runs.folder import locked_folder, read_rows
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.logs import read_rows
 from sciscirl.task.contracts import is_cut_off
 from sciscirl.task.papers import Paper
 from sciscirl.task.predictions import make_prediction, prediction_schema

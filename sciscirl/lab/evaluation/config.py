@@ -13,6 +13,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.options import (
     OF_EVALUATION,
     AnswersBy,
+    ModelOptions,
     Precision,
     PriorCorrection,
     ServerOptions,
@@ -40,7 +41,7 @@ _NOT_IN_CHAT: Final = (
 
 
 @partial_of_preset()
-class EvaluationConfig(TaskOptions, ServerOptions):
+class EvaluationConfig(TaskOptions, ModelOptions, ServerOptions):
     """Options of an evaluation.
 
     Attributes:
@@ -50,13 +51,11 @@ class EvaluationConfig(TaskOptions, ServerOptions):
         split: of the release; held_out: training papers that the run did not train on. None: with a run, that of its
             own evaluations, else test.
         preset: prompt, contract, reward and how answers are sampled; None: those of the run, else baseline, greedy.
-        model: the base model; None: the preset's.
         checkpoint: weights to sample from (tinker://...); None: the base model itself.
         local_model: a folder with a model or adapter to load into this process, without a server.
         run: the folder of a training run; its last checkpoint, preset, model and chat format are used.
         step: evaluate the checkpoint of this step of the run, instead of the last one; 0: what it began with, which
             is the base model, or on a server the weights of ``load_checkpoint``.
-        renderer: the chat format; None: the model's own, without thinking.
         chat_url: an OpenAI-compatible server with the model, like http://127.0.0.1:8000/v1. It gets OPENAI_API_KEY.
             The same command goes on where it stopped.
         temperature: of sampling, 0 is greedy; None: that of the evaluations of the preset.
@@ -81,12 +80,10 @@ class EvaluationConfig(TaskOptions, ServerOptions):
     out: Path = _DEFAULT_OUT
     split: PartName | None = None
     preset: str | None = None
-    model: str | None = None
     checkpoint: Weights | None = None
     local_model: Path | None = None
     run: Path | None = None
     step: Annotated[int, Meta(ge=0)] | None = None
-    renderer: str | None = None
     chat_url: str | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None

@@ -18,16 +18,9 @@ from sciscirl.lab.evaluation.config import OPTION_NAMES, EvaluationConfig
 from sciscirl.lab.models.adapter_files import find_local_weights
 from sciscirl.options import AnswersBy, list_given, resolve_preset
 from sciscirl.presets import find_preset, recall_preset
-from sciscirl.runs.folder import (
-    find_eval_split,
-    is_local,
-    is_taught,
-    list_weights,
-    name_facts,
-    name_run,
-    read_facts,
-)
+from sciscirl.runs.checkpoints import list_weights
 from sciscirl.runs.lineage import render_start
+from sciscirl.runs.record import find_eval_split, is_local, is_taught, name_facts, name_run, read_facts
 from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import PAIRS, OwnTarget, Paper
 from sciscirl.task.release import EvalSplit, choose_target, read_part

@@ -9,16 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.options.checks import PositiveInt
 from sciscidata.release.release import check_target
 from sciscidata.storage import atomic_folder, real_path
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
-from sciscirl.options import PluginFile
+from sciscirl.options import PluginOptions
 from sciscirl.presets import describe_rules, find_preset, recall_rules
 from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import Paper
-from sciscirl.task.registry import load_plugin
 from sciscirl.task.release import SplitName, choose_target, open_release, read_part
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, check_max_tokens
@@ -27,8 +26,8 @@ from sciscirl.task.rules import TaskRules, check_max_tokens
 FACTS: Final = "task.json"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExportConfig:
+@dataclass(frozen=True, kw_only=True)
+class ExportConfig(PluginOptions):
     """What to export, and where to.
 
     Attributes:
@@ -37,7 +36,6 @@ class ExportConfig:
         preset: prompt, contract and reward; not an adversarial one.
         target: disruption, novelty, joint, pairs, or an own label of the release; None: the preset's.
         n_papers: a stratified sample of each split; None: all papers.
-        plugin: run this Python file first, which registers presets, rewards or prompts of your own.
     """
 
     release: Path
@@ -45,12 +43,6 @@ class ExportConfig:
     preset: str = "exp4"
     target: str | None = None
     n_papers: PositiveInt | None = None
-    plugin: PluginFile | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, SciSciRLError)
-        if self.plugin is not None:
-            load_plugin(self.plugin)
 
 
 def export_task(config: ExportConfig) -> Path:

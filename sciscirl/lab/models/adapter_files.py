@@ -10,7 +10,8 @@ from sciscidata.storage.paths import hash_file
 from sciscidata.storage.sums import SUMS, read_json
 from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.folder import ADAPTER, expand_home, read_checkpoints
+from sciscirl.runs.checkpoints import ADAPTER, read_checkpoints
+from sciscirl.runs.folder import expand_home
 
 #: The number format of the base model in training, which PEFT does not record.
 TRAINED_ON_FILE: Final = "trained_on.json"

@@ -9,7 +9,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseConfig
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import tabulate_logs
-from sciscirl.runs.folder import find_rollouts, read_answers, seal_new
+from sciscirl.runs.logs import find_rollouts, read_answers, seal_new
 from sciscirl.task.papers import Target
 from sciscirl.task.predictions import prediction_schema
 

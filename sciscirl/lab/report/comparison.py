@@ -17,7 +17,10 @@ from sciscirl.lab.report.layout import PAIRS_HEAD, show_estimate, show_pairs
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
 from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import RUN_FILE, find_ceiling, find_eval_split, list_evaluations, refuse_release, write_json
+from sciscirl.runs.folder import refuse_release
+from sciscirl.runs.judged import list_evaluations
+from sciscirl.runs.logs import write_json
+from sciscirl.runs.record import RUN_FILE, find_ceiling, find_eval_split
 
 _COMPARISON: Final = "comparison.json"
 _ONE: Final = "predictions.parquet"

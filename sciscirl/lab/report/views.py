@@ -19,10 +19,10 @@ from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.metrics import FEWEST, find_right
 from sciscirl.metrics.predictions import split_by_label
 from sciscirl.options import NO_EFFECT
-from sciscirl.runs.alarms import AT_FLOOR, GRADIENT, KL
-from sciscirl.runs.folder import is_local, is_taught
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE, Usage
+from sciscirl.runs.record import is_local, is_taught
+from sciscirl.runs.step_watch import AT_FLOOR, GRADIENT, KL
 from sciscirl.task.papers import Paper, PaperView
 from sciscirl.task.predictions import INVALID
 from sciscirl.task.release import SplitName, read_split

@@ -16,7 +16,8 @@ from sciscidata.storage.sums import seal_file
 from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import RunFolderError
 from sciscirl.lab.models.adapter_files import TRAINED_ON_FILE
-from sciscirl.runs.folder import CHECKPOINTS_FILE, find_weights, keep_rows, open_store, read_checkpoints, write_json
+from sciscirl.runs.checkpoints import find_weights, read_checkpoints
+from sciscirl.runs.logs import CHECKPOINTS_FILE, keep_rows, open_store, write_json
 
 CHECKPOINTS: Final = "checkpoints"
 

@@ -24,22 +24,11 @@ from sciscirl.lab.models.adapter_archive import download_archive
 from sciscirl.lab.models.adapter_files import find_adapter
 from sciscirl.lab.models.local_model import load_local_model
 from sciscirl.options import Precision
-from sciscirl.runs.folder import (
-    ADAPTER,
-    METRICS_FILE,
-    RUN_FILE,
-    find_eval_split,
-    find_step,
-    is_local,
-    is_supervised,
-    list_weights,
-    name_run,
-    read_checkpoints,
-    read_facts,
-    read_judgement,
-    read_rows,
-)
+from sciscirl.runs.checkpoints import ADAPTER, find_step, list_weights, read_checkpoints
+from sciscirl.runs.judged import read_judgement
 from sciscirl.runs.lineage import render_start
+from sciscirl.runs.logs import METRICS_FILE, read_rows
+from sciscirl.runs.record import RUN_FILE, find_eval_split, is_local, is_supervised, name_run, read_facts
 from sciscirl.runs.server_checks import clear_errors, find_server, is_tinker
 
 if TYPE_CHECKING:

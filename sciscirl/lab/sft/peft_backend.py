@@ -46,17 +46,11 @@ from sciscirl.lab.sft.examples import (
 )
 from sciscirl.options import Run
 from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.checkpoints import ADAPTER, find_checkpoint, find_weights
 from sciscirl.runs.console import follow_run
-from sciscirl.runs.folder import (
-    ADAPTER,
-    begin_run,
-    disk_errors,
-    find_checkpoint,
-    find_weights,
-    locked_folder,
-    open_store,
-    write_json,
-)
+from sciscirl.runs.folder import disk_errors, locked_folder
+from sciscirl.runs.logs import open_store, write_json
+from sciscirl.runs.record import begin_run
 
 _IGNORED: Final = -100  # what Transformers' loss leaves out
 #: Options of one's own hardware that decide how a step goes.

@@ -27,7 +27,9 @@ from sciscirl.lab.sft.examples import GoldExamples, list_settings, make_examples
 from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions
 from sciscirl.rl.train import evaluate_last, guarded_run
 from sciscirl.runs.chat_format import warn_of_renderer
-from sciscirl.runs.folder import begin_run, locked_folder, open_store
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.logs import open_store
+from sciscirl.runs.record import begin_run
 from sciscirl.runs.server_checks import check_server
 from sciscirl.task.papers import list_labels
 
@@ -213,7 +215,7 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
         first_step = begin_run(folder, Path(options.release), settings, **how)
         if first_step is None:
             return folder
-        async with guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name):
+        async with guarded_run(run):
             with measured_labels([*list_labels(preset.rules.target)], options.loss_on):
                 await train.main(make_config(run, builder, first_step=first_step))
             await evaluate_last(folder, make_evaluator(run, builder), step=n_steps, base_url=options.base_url)

@@ -23,7 +23,8 @@ from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.results import OUT_OPTION, PREDICTIONS_FILE
 from sciscirl.lab.sweep_folder import begin_sweep, write_table
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import RUN_FILE, describe_run, locked_folder
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.record import RUN_FILE, describe_run
 from sciscirl.task.predictions import INVALID
 
 #: The options of EvaluationConfig that each run changes.

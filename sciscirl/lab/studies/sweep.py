@@ -42,7 +42,9 @@ from sciscirl.lab.studies.sweep_options import SweepOptions, Way
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
 from sciscirl.options import TinkerSftOptions, TrainOptions, list_given, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.runs.folder import describe_run, expand_home, is_over, locked_folder, refuse_release
+from sciscirl.runs.folder import expand_home, locked_folder, refuse_release
+from sciscirl.runs.judged import is_over
+from sciscirl.runs.record import describe_run
 from sciscirl.runs.server_checks import check_server
 from sciscirl.task.release import choose_eval_split, read_split, size_held_out
 from sciscirl.task.rules import check_max_tokens

@@ -26,7 +26,9 @@ from sciscirl.lab.sft.examples import list_settings, make_papers_builder
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import ModelCodeOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.runs.folder import count_test_looks, describe_run, write_json
+from sciscirl.runs.judged import count_test_looks
+from sciscirl.runs.logs import write_json
+from sciscirl.runs.record import describe_run
 from sciscirl.task.release import read_part, read_split
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 from tests.sciscirl.toy import RENDERER, Scripted, make_slice, say

@@ -46,8 +46,8 @@ from sciscirl.lab.sft.peft_backend import Recorder, make_model, train_with_peft
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import resolve_preset, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.runs.folder import write_json
 from sciscirl.runs.lineage import find_start
+from sciscirl.runs.logs import write_json
 from tests.sciscirl.toy import RENDERER
 
 N_STEPS = 3

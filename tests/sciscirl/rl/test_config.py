@@ -28,7 +28,8 @@ from sciscirl.lab.objectives.sampling import DynamicSampling
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS
 from sciscirl.runs.chat_format import choose_renderer
-from sciscirl.runs.folder import begin_run, locked_folder
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.record import begin_run
 from sciscirl.runs.server_checks import check_server
 from sciscirl.task.release import Order, PaperChoice, read_split
 from sciscirl.task.rewards import score_answer

@@ -29,7 +29,7 @@ from sciscirl.lab.sft.tinker_backend import make_config as make_sft_config
 from sciscirl.options import NO_EFFECT, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import CHANGES, make_preset
 from sciscirl.rl.train import list_settings
-from sciscirl.runs.folder import begin_run
+from sciscirl.runs.record import begin_run
 from sciscirl.task.experiment import LOSSES
 from tests.conftest import REPOSITORY
 from tests.sciscirl.toy import RENDERER

@@ -17,8 +17,8 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.options import TinkerSftOptions, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.runs import console, trackers
-from sciscirl.runs.alarms import list_alarms
 from sciscirl.runs.console import follow_run
+from sciscirl.runs.step_watch import list_alarms
 from tests.sciscirl.made_runs import make_predictions, make_run
 
 MODEL = "Qwen/Qwen3-8B"

@@ -29,17 +29,9 @@ from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sweep_folder import begin_sweep, read_sweep, write_table
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.presets import find_preset
-from sciscirl.runs.folder import (
-    begin_run,
-    find_checkpoint,
-    find_rollouts,
-    open_store,
-    read_answers,
-    read_facts,
-    read_rows,
-    seal_new,
-    write_json,
-)
+from sciscirl.runs.checkpoints import find_checkpoint
+from sciscirl.runs.logs import find_rollouts, open_store, read_answers, read_rows, seal_new, write_json
+from sciscirl.runs.record import begin_run, read_facts
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "200"))

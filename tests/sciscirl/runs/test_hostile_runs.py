@@ -24,17 +24,12 @@ from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sweep_folder import begin_sweep
 from sciscirl.presets import find_preset
-from sciscirl.runs import folder as run_folder
-from sciscirl.runs.folder import (
-    begin_run,
-    find_checkpoint,
-    is_judged,
-    keep_rows,
-    list_weights,
-    locked_folder,
-    read_checkpoints,
-    read_rows,
-)
+from sciscirl.runs import logs as run_logs
+from sciscirl.runs.checkpoints import find_checkpoint, list_weights, read_checkpoints
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.judged import is_judged
+from sciscirl.runs.logs import keep_rows, read_rows
+from sciscirl.runs.record import begin_run
 from tests.sciscirl.made_runs import make_predictions, make_run
 
 DEEP = "[" * 100_000
@@ -182,7 +177,7 @@ def told(read: Callable[[], object]) -> str:
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes with a name there")
 @pytest.mark.parametrize("kind", ["pipe", "zero", "hole"])
 def test_what_is_no_file_or_has_no_end_is_not_read(run, kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folder, "LOG_BYTES", 1 << 20)
+    monkeypatch.setattr(run_logs, "LOG_BYTES", 1 << 20)
     for module in (small_files.read_whole, small_files.read_json):
         monkeypatch.setattr(module, "__defaults__", (1 << 20,))
     summaries = "iteration_000000/eval_test_rollout_summaries.jsonl"

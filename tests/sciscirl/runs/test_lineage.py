@@ -15,8 +15,9 @@ from sciscirl.lab.report.views import view_runs
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import describe, find_preset
 from sciscirl.rl.train import list_settings
-from sciscirl.runs.folder import begin_run, write_json
 from sciscirl.runs.lineage import find_start, render_start, warn_of_other_release
+from sciscirl.runs.logs import write_json
+from sciscirl.runs.record import begin_run
 from tests.sciscirl.toy import make_slice
 
 PRESET = find_preset("exp4")

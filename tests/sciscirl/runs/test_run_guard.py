@@ -31,7 +31,9 @@ from sciscirl.metrics.predictions import check_predictions, read_predictions, wr
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe
 from sciscirl.rl.train import guarded_run
-from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
+from sciscirl.runs.checkpoints import find_checkpoint, read_checkpoints
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.record import begin_run
 from sciscirl.task.experiment import Preset
 from sciscirl.task.predictions import make_prediction
 from sciscirl.task.release import read_split
@@ -52,7 +54,7 @@ def meet(error: BaseException, folder: Path) -> None:
     """Let this happen while a run trains."""
 
     async def run() -> None:
-        async with guarded_run(folder, URL):
+        async with guarded_run(resolve_run(TrainOptions(log_path=str(folder), base_url=URL))):
             raise error
 
     asyncio.run(run())
@@ -112,7 +114,7 @@ def test_a_server_that_is_back_is_said(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(httpx.AsyncClient, "get", get)
 
     async def run() -> None:
-        async with guarded_run(tmp_path, URL, period_seconds=0.001):
+        async with guarded_run(resolve_run(TrainOptions(log_path=str(tmp_path), base_url=URL)), period_seconds=0.001):
             async with asyncio.timeout(60):
                 while len(caplog.messages) < 2:
                     await asyncio.sleep(0.01)

@@ -37,7 +37,7 @@ from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, find_target
 from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS, describe, recall_rules
-from sciscirl.runs.folder import read_facts
+from sciscirl.runs.record import read_facts
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
 from sciscirl.task.papers import OwnTarget, list_labels, read_own_target
 from sciscirl.task.predictions import make_prediction

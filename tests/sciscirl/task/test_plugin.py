@@ -11,7 +11,7 @@ from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.options import TrainOptions, resolve_preset
-from sciscirl.runs.folder import describe_run
+from sciscirl.runs.record import describe_run
 
 MINE = """\
 import sciscirl

@@ -15,7 +15,8 @@ from sciscirl.lab.analysis.select_checkpoint import SelectionConfig, render_sele
 from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import write_predictions
-from sciscirl.runs.folder import list_weights, write_json
+from sciscirl.runs.checkpoints import list_weights
+from sciscirl.runs.logs import write_json
 from sciscirl.task.predictions import PREDICTIONS
 
 N = 300

@@ -31,7 +31,7 @@ from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.report.comparison import compare_files, render_comparison
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions, write_predictions
-from sciscirl.runs.folder import open_store
+from sciscirl.runs.logs import open_store
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.experiment import HISTORICAL_MODEL
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView
@@ -400,7 +400,7 @@ def test_impossible_evaluations_are_refused(tmp_path, options):
 
 def test_a_run_says_itself_what_it_was(tmp_path, toy_slice):
     from sciscirl.presets import PRESETS, describe
-    from sciscirl.runs.folder import begin_run
+    from sciscirl.runs.record import begin_run
 
     config = EvaluationConfig(release=toy_slice, out=tmp_path, run=tmp_path / "run")
     with pytest.raises(SciSciRLError, match="does not exist"):

@@ -24,7 +24,7 @@ from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe
-from sciscirl.runs.folder import begin_run
+from sciscirl.runs.record import begin_run
 from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.papers import write_slice

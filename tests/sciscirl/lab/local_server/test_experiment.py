@@ -24,7 +24,7 @@ from sciscirl.lab.sft.examples import Example
 from sciscirl.lab.studies.sweep import plan_sweep
 from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import list_weights
+from sciscirl.runs.checkpoints import list_weights
 from sciscirl.task.predictions import GROUP_SQUARE
 from sciscirl.task.release import read_split
 from tests.sciscirl.toy import gold_of

@@ -20,7 +20,9 @@ import pytest
 from sciscirl.lab.evaluation.evaluate import evaluate_predictions
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import find_commit, locked_folder, read_rows
+from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.logs import read_rows
+from sciscirl.runs.record import find_commit
 from tests.conftest import REPOSITORY
 from tests.sciscirl.tinker_server import SECONDS_TO_RUN, Script, TinkerServer, served
 

@@ -17,7 +17,7 @@ from sciscirl.lab.compose import train_preset
 from sciscirl.lab.objectives.batch_term import ShareTracker
 from sciscirl.lab.objectives.dataset import RunDatasetBuilder
 from sciscirl.options import TrainOptions
-from sciscirl.runs.folder import begin_run
+from sciscirl.runs.record import begin_run
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.sciscirl.toy import RENDERER, Scripted, make_builder

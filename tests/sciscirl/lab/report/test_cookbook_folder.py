@@ -22,7 +22,7 @@ from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sft.tinker_backend import GoldDatasetBuilder
 from sciscirl.options import TinkerSftOptions
-from sciscirl.runs.folder import find_step, read_checkpoints
+from sciscirl.runs.checkpoints import find_step, read_checkpoints
 from sciscirl.task.release import read_split
 from tests.sciscirl.toy import RENDERER, Scripted, say
 from tests.web_pages import Page

@@ -23,7 +23,8 @@ from tinker_cookbook.supervised import train
 from sciscirl.lab.sft.examples import list_settings, make_papers_builder
 from sciscirl.lab.sft.tinker_backend import make_config
 from sciscirl.options import TinkerSftOptions, resolve_run
-from sciscirl.runs.folder import begin_run, list_weights, read_checkpoints
+from sciscirl.runs.checkpoints import list_weights, read_checkpoints
+from sciscirl.runs.record import begin_run
 from tests.sciscirl.toy import RENDERER, gold_of
 
 N_STEPS, SIZE = 8, 3
