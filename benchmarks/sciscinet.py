@@ -92,7 +92,7 @@ def take_slice(folder, out, options):
     from sciscidata.label_thresholds import LabelThresholds
     from sciscidata.novelty.config import NoveltyConfig
     from sciscidata.pipeline import build
-    from sciscidata.sampling.split import SplitConfig
+    from sciscidata.sampling.config import SplitConfig
     from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig
 
     rounds, read_works = [], SciSciNet.read_works

@@ -19,8 +19,9 @@ from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import Configuration
 from sciscidata.own_label import OwnLabel
 from sciscidata.remote.object_store import refuse_url
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.demand import Demand
-from sciscidata.sampling.split import SplitConfig, balanced_columns
+from sciscidata.sampling.split import balanced_columns
 from sciscidata.schemas import WORKS, Corpus
 from sciscidata.sources.kinds import Measures
 from sciscidata.sources.registry import SourceConfig, find_source

@@ -18,6 +18,7 @@ from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import Configuration, Share, Year, check_value, checked_config
 from sciscidata.options.did_you_mean import suggest
+from sciscidata.own_label import stated_where
 from sciscidata.records.duplicates import find_duplicates
 from sciscidata.records.ids import number_ids
 from sciscidata.records.last_year_of_data import (
@@ -257,11 +258,6 @@ def list_removed(manifest: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     rows = _insert({name: Filter(f"not {name}") for name in stated_where(manifest)})
     counted: dict[str, int] = counts["filters"]
     return [(name, row.note.format_map(values), counted[name]) for name, row in rows.items() if counted.get(name)]
-
-
-def stated_where(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Read back the user's own filters from a manifest: the text of each expression by name."""
-    return {entry["name"]: entry["expression"] for entry in manifest.get("eligibility", {}).get("where", ())}
 
 
 def _insert(own: Mapping[str, Filter]) -> dict[str, Filter]:

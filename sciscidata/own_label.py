@@ -170,6 +170,11 @@ class OwnLabel(Configuration):
         return {name: value for name, value in facts.items() if value is not None}
 
 
+def stated_where(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Read back the user's own filters from a manifest: the text of each expression by name."""
+    return {entry["name"]: entry["expression"] for entry in manifest.get("eligibility", {}).get("where", ())}
+
+
 def stated_label(manifest: Mapping[str, Any]) -> OwnLabel | None:
     """Read back the label that a manifest names, with its SQL where it has some; None if there is none."""
     entry = manifest.get("label")

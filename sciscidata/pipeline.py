@@ -32,7 +32,8 @@ from sciscidata.options.checks import check_value, require_config, require_parqu
 from sciscidata.own_label import vocabularies
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.release.export import write_labelled
-from sciscidata.release.release import Release, check_target, write_release
+from sciscidata.release.read import Release
+from sciscidata.release.release import check_target, write_release
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.draw import Drawn, draw

@@ -44,7 +44,7 @@ from sciscidata.plots import (
     plot_windows,
     plot_works,
 )
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.schemas import Corpus
 
 N = 12

@@ -154,6 +154,23 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
+def test_a_loop_of_ones_own_loads_the_adapter_and_little_else():
+    """Who trains in the cookbook's loop reads released papers, shows prompts, pays answers and builds groups."""
+    program = """
+import sys, sciscirl
+sciscirl.LabelDatasetBuilder
+for name, module in sorted(sys.modules.items()):
+    if name.partition(".")[0] in ("sciscirl", "sciscidata"):
+        print(name, sum(1 for _ in open(module.__file__, encoding="utf-8")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    lines = {name: int(n) for name, n in (line.split() for line in done.stdout.splitlines())}
+    for package in PACKAGES:
+        assert sum(n for name, n in lines.items() if name.partition(".")[0] == package) <= 3_000, lines
+    units = {unit_of(name) for name in lines if name.startswith("sciscirl.")}
+    assert units == {"sciscirl.errors", "sciscirl.task", "sciscirl.envs"}
+
+
 def test_sciscirl_names_nothing_private_of_sciscidata():
     private = re.compile(r"sciscidata\.(?:.*\.)?_(?!_version__)")
     for name, tree in modules().items():

@@ -25,7 +25,7 @@ from sciscidata.own_label import stated_label
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import PICTURES
-from sciscidata.release.release import read_release
+from sciscidata.release.read import read_release
 from sciscidata.release.verify import kind_of
 from sciscidata.schemas import EXAMPLE
 from sciscidata.storage import atomic_file, check_file

@@ -12,11 +12,11 @@ from typing import Any
 
 from sciscidata.cli.settings import SECTIONS, SOURCES, Sections
 from sciscidata.config import BuildConfig, list_unread
-from sciscidata.eligibility import stated_where
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.options.checks import field_hints
-from sciscidata.release.manifest import MANIFEST, SCORES_FILE, read_manifest
-from sciscidata.release.release import Release
+from sciscidata.own_label import stated_where
+from sciscidata.release.manifest import MANIFEST
+from sciscidata.release.read import SCORES_FILE, Release, read_manifest
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.storage.replaced import read_steadily
 

@@ -13,7 +13,8 @@ import platformdirs
 
 from sciscidata.errors import InputNotFoundError, UnsafeNameError, VerificationError
 from sciscidata.hubs.hugging_face import Hub, find_access, read_hub_name
-from sciscidata.release.manifest import DOCUMENTS, MANIFEST, describe_file, of_a_stranger, read_manifest
+from sciscidata.release.manifest import DOCUMENTS, MANIFEST, describe_file, of_a_stranger
+from sciscidata.release.read import read_manifest
 from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
 from sciscidata.storage import note_finished, path_inside, real_path, resumable_folder

@@ -12,7 +12,8 @@ from sciscidata.errors import ConfigError
 from sciscidata.hubs.hugging_face import Hub, find_access, read_hub_name
 from sciscidata.release.documents import Publication, render_documents
 from sciscidata.release.manifest import DOCUMENTS, MANIFEST, of_a_stranger
-from sciscidata.release.release import Release, check_target
+from sciscidata.release.read import Release
+from sciscidata.release.release import check_target
 from sciscidata.release.verify import list_changed, verify_release
 from sciscidata.storage import atomic_folder, path_inside, real_path
 

@@ -24,7 +24,7 @@ from sciscidata.plots.figure import (
 )
 from sciscidata.plots.measure import add_up, estimate, read_values, refuse_nothing
 from sciscidata.records.last_year_of_data import count_years, find_last_year
-from sciscidata.release.release import Release
+from sciscidata.release.read import Release
 from sciscidata.schemas import EXAMPLE, require_columns
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from sciscidata.errors import ConfigError
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.release.documents import SOURCE_NAMES
-from sciscidata.release.release import Release
+from sciscidata.release.read import Release
 from sciscidata.schemas import Corpus
 from sciscidata.storage import atomic_file, check_file
 from sciscidata.terminal.messages import counted, printable

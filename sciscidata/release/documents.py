@@ -23,13 +23,11 @@ from sciscidata.release.manifest import (
     CROISSANT,
     MANIFEST,
     PICTURES,
-    SCORES_FILE,
     describe_ceiling,
     lacks_scores,
     list_left_out,
-    list_splits,
-    read_settings,
 )
+from sciscidata.release.read import SCORES_FILE, list_splits, read_settings
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.schemas import SCORES
 from sciscidata.terminal.messages import printable

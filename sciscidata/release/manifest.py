@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import re
 from collections.abc import Generator, Mapping
@@ -13,22 +12,22 @@ from typing import Any, Final
 
 import polars as pl
 
-from sciscidata.eligibility import FILTERS, stated_where
-from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
-from sciscidata.label_thresholds import LabelThresholds, count_labels
-from sciscidata.options.did_you_mean import find_close
+from sciscidata.eligibility import FILTERS
+from sciscidata.errors import VerificationError
+from sciscidata.label_thresholds import count_labels
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
-from sciscidata.sampling.split import SplitConfig
-from sciscidata.schemas import MANIFEST, NOVELTY_COLUMNS, SPLITS
+from sciscidata.release.read import (
+    FORMAT_VERSION,
+    REMEDY,
+    SELF_HASH,
+    hash_manifest,
+    read_settings,
+    render_manifest,
+    sha256_of,
+)
+from sciscidata.schemas import MANIFEST, NOVELTY_COLUMNS
 from sciscidata.storage import hash_file
-from sciscidata.storage.small_files import read_json, render_json
 
-#: Grows when a reader of older releases would misread a newer one.
-FORMAT_VERSION: Final = 1
-#: What every release holds; ``list_data_files`` names the files of a development split too.
-DATA_FILES: Final = ("train.jsonl", "train.parquet", "test.jsonl", "test.parquet")
-#: What the scores follow from, in every release but those made without it, and before it was known.
-SCORES_FILE: Final = "scores.parquet"
 #: What describes a release, and follows from its manifest: the card, Croissant metadata, and how to cite it. A hub or
 #: an author may change these, and ``verify`` says so.
 CARD, CROISSANT, CITATION = "README.md", "croissant.json", "CITATION.cff"
@@ -38,15 +37,7 @@ _OF_HUBS: Final = re.compile(r"\.gitattributes|\.git(?:/.*)?|\.cache/huggingface
 #: What ``build`` adds to them, each where there is something to draw.
 PICTURES: Final = ("comparison.png", "disruption.png", "label.png", "novelty.png", "novelty_by_year.png")
 
-_SELF_HASH: Final = "manifest_sha256"
 _PACKAGES: Final = ("sciscidata", "polars", "pyarrow", "numpy", "numba", "matplotlib")
-
-REMEDY: Final = "Copy the release again, or rebuild it."
-
-
-def list_splits(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the splits of a release, train first; dev only where its rows are on record."""
-    return tuple(split for split in SPLITS if split != "dev" or split in manifest.get("sides", {}))
 
 
 def lacks_scores(manifest: Mapping[str, Any]) -> bool:
@@ -68,12 +59,6 @@ def list_left_out(manifest: Mapping[str, Any]) -> list[str]:
     return manifest.get("source", {}).get("filters_left_out", [])
 
 
-def list_data_files(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the files of the splits of a release, and the file of scores if the manifest lists it."""
-    scores = (SCORES_FILE,) if SCORES_FILE in manifest["files"] else ()
-    return (*DATA_FILES, *(("dev.jsonl", "dev.parquet") if "dev" in list_splits(manifest) else ()), *scores)
-
-
 def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataFrame], folder: Path) -> dict[str, Any]:
     """Add to the caller's part of a manifest what rows and files say, and seal it. Equal runs give one manifest."""
     whole = {
@@ -83,7 +68,7 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
         "versions": {package: version(package) for package in _PACKAGES} | {"python": platform.python_version()},
         "files": {name: describe_file(folder / name) for name in list_files(folder)},
     }
-    return whole | {_SELF_HASH: hash_manifest(whole)}
+    return whole | {SELF_HASH: hash_manifest(whole)}
 
 
 def _without_later_options(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,65 +87,10 @@ def _without_later_options(stated: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def hash_manifest(manifest: Mapping[str, Any]) -> str:
-    """Compute ``manifest_sha256``: the SHA-256 of the manifest as written, without that line."""
-    return _sha256(render_manifest({key: value for key, value in manifest.items() if key != _SELF_HASH}))
-
-
 def check_stated(manifest: Mapping[str, Any]) -> None:
     """Check the caller's part of a manifest before anything is computed for it."""
     read_settings(manifest)
     render_manifest(manifest)
-
-
-def render_manifest(manifest: Mapping[str, Any]) -> bytes:
-    """Write a manifest as JSON: UTF-8, sorted keys, two spaces; a ConfigError if it is not JSON."""
-    return render_json(manifest, "manifest")
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read ``manifest.json`` alone; a VerificationError says that it was changed, or is of another version."""
-    try:
-        manifest = read_json(folder / MANIFEST)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        is_file = "it is a file, and a release is a folder" if folder.is_file() else "no such folder is there"
-        why = f"it has no {MANIFEST}" if folder.is_dir() else is_file
-        beside = [] if folder.exists() else [one.parent.name for one in folder.parent.glob(f"*/{MANIFEST}")]
-        near = f" Did you mean {folder.with_name(close)}?" if (close := find_close(folder.name, beside)) else ""
-        raise InputNotFoundError(
-            f"{folder} is not a release: {why}.{near} Check the path, or build one: sciscidata build."
-        ) from error
-    except OSError as error:
-        raise InputNotFoundError(
-            f"{folder / MANIFEST} cannot be read: {error.strerror}. Check what lies there, and its permissions."
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise VerificationError(f"{folder / MANIFEST} is not JSON ({error}). {REMEDY}") from error
-    found = manifest.get("format_version") if isinstance(manifest, dict) else None
-    if found != FORMAT_VERSION:
-        raise VerificationError(
-            f"{folder / MANIFEST} has format_version {found!r}, this version of sciscidata reads "
-            f"{FORMAT_VERSION}. Install the version of sciscidata that it names under 'versions'."
-        )
-    stated = manifest.get(_SELF_HASH)
-    try:
-        digest = hash_manifest(manifest)
-    except ConfigError as error:  # NaN, or half of a surrogate pair: never written here
-        digest = str(error)
-    if digest != stated:
-        what = f"was changed after it was written: {_SELF_HASH} is {stated!r}, found {digest!r}"
-        raise VerificationError(f"{folder / MANIFEST} {what}. {REMEDY}")
-    try:
-        read_settings(manifest)
-        stated_label(manifest)
-        stated_where(manifest)
-        lacks = {*list_data_files(manifest)} - manifest["files"].keys()
-    except (AttributeError, ConfigError, KeyError, TypeError) as error:
-        why = str(error).rstrip(".")
-        raise VerificationError(f"{folder / MANIFEST} was not written by sciscidata: {why}. {REMEDY}") from error
-    if lacks:
-        raise VerificationError(f"{folder / MANIFEST} was not written by sciscidata: no {min(lacks)}. {REMEDY}")
-    return manifest
 
 
 @contextmanager
@@ -184,7 +114,7 @@ def describe_examples(examples: Mapping[str, pl.DataFrame], label: OwnLabel | No
         "sides": {
             split: {
                 "rows": frame.height,
-                "ids_sha256": _sha256("\n".join(frame["openalex_id"].drop_nulls()).encode()),
+                "ids_sha256": sha256_of("\n".join(frame["openalex_id"].drop_nulls()).encode()),
             }
             for split, frame in examples.items()
         },
@@ -206,18 +136,3 @@ def list_files(folder: Path) -> list[str]:
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     names = sorted(path.relative_to(folder).as_posix() for path in paths)
     return [name for name in names if not _OF_HUBS.fullmatch(name)]
-
-
-def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitConfig]:
-    """Read the thresholds and the split of a manifest; a ConfigError if either is missing or impossible."""
-    try:
-        return LabelThresholds(**manifest["thresholds"]), SplitConfig(**manifest["split"])
-    except (KeyError, TypeError) as error:
-        raise ConfigError(
-            f"the manifest's thresholds and split cannot be read ({error!r}). Give both, as "
-            "dataclasses.asdict of LabelThresholds and SplitConfig."
-        ) from error
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()

@@ -10,10 +10,10 @@ import polars as pl
 
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
-from sciscidata.eligibility import stated_where
 from sciscidata.novelty.atypicality import add_scores
-from sciscidata.own_label import stated_label
-from sciscidata.release.manifest import SCORES_FILE, lacks_scores, list_data_files, read_settings
+from sciscidata.own_label import stated_label, stated_where
+from sciscidata.release.manifest import lacks_scores
+from sciscidata.release.read import SCORES_FILE, list_data_files, read_settings
 from sciscidata.terminal.messages import counted
 
 #: Each score of novelty, the z that it follows from, and whether it rises with it.

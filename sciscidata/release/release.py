@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.errors import (
     ONE_ROW_EACH,
     ConfigError,
     InputNotFoundError,
     ReleaseExistsError,
-    SciSciDataError,
     VerificationError,
     WorkIdError,
 )
@@ -30,34 +25,31 @@ from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.documents import render_documents
 from sciscidata.release.manifest import (
     DOCUMENTS,
-    MANIFEST,
     NOVELTY_COLUMNS,
     PICTURES,
-    REMEDY,
-    SCORES_FILE,
     check_stated,
     complete_manifest,
-    list_data_files,
     list_files,
-    list_splits,
+)
+from sciscidata.release.read import (
+    SCORES_FILE,
+    Release,
+    list_data_files,
     read_manifest,
+    read_release,
     read_settings,
     render_manifest,
 )
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.schemas import EXAMPLE, SCORES, WORKS, require_columns
+from sciscidata.schemas import EXAMPLE, MANIFEST, SCORES, WORKS, require_columns
 from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
 from sciscidata.storage.parquet import ROWS_PER_GROUP
-from sciscidata.storage.replaced import read_steadily
 from sciscidata.terminal.messages import counted
 
 _FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count", "primary_field", "concepts")
 #: What SCORES takes from the drawn frame and from WORKS, each as far as it is there.
 _FROM_DRAW: Final = ("n_i", "n_j", "n_k", "n_references", "n_pairs", "z_p10", "z_median")
-_COUNTS: Final = ("n_i", "n_j", "n_k")
 _ALSO_FROM_WORKS: Final = ("doi", "source_id", "source_name", "language", "work_type")
-#: For the prior of label confidence, a work of the label that is drawn most counts so often, and others more.
-_REPEATS: Final = 4
 #: What ``draw_split`` returns and a release needs; the novelty columns are optional.
 DRAWN: Final = pl.Schema(
     {
@@ -68,123 +60,6 @@ DRAWN: Final = pl.Schema(
         "disruption_label": EXAMPLE["disruption_label"],
     }
 )
-
-
-@dataclass(frozen=True)
-class Release:
-    """A release on disk. Its frames are read, and compared with the manifest, when first asked for.
-
-    ``manifest`` is ``manifest.json``: config, source, thresholds, counts, hashes, versions. ``train``, ``test`` and
-    ``dev`` are the works of each split (EXAMPLE), in the order of their split keys. ``scores`` is what their scores
-    follow from (SCORES), ``label_confidence`` how sure their disruption labels are.
-    """
-
-    folder: Path
-    manifest: dict[str, Any] = field(repr=False, hash=False)
-
-    def __repr__(self) -> str:
-        """Name the folder, and the works of each split by class."""
-        lines = [
-            f"  {split}: {self.manifest['sides'][split]['rows']:,} works"
-            + "".join(
-                "; " + ", ".join(f"{n:,} {label}" for label, n in classes.items())
-                for classes in self.manifest["class_counts"][split].values()
-                if any(classes.values())
-            )
-            for split in self.splits
-        ]
-        lines += [f"  {name}: what the scores follow from" for name in self.manifest["files"] if name == SCORES_FILE]
-        return "\n".join([f"Release({self.folder})", *lines])
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The names of its splits, train first."""
-        return list_splits(self.manifest)
-
-    @cached_property
-    def train(self) -> pl.DataFrame:
-        """The training works: EXAMPLE, in the order of their split keys. A VerificationError: the file was changed."""
-        return self._read("train")
-
-    @cached_property
-    def test(self) -> pl.DataFrame:
-        """The test works, as ``train``."""
-        return self._read("test")
-
-    @cached_property
-    def dev(self) -> pl.DataFrame:
-        """The development works, as ``train``; an InputNotFoundError if the release was made without them."""
-        if "dev" not in self.splits:
-            raise InputNotFoundError(f"{self.folder} has no development split. Build a release with SplitConfig.n_dev.")
-        return self._read("dev")
-
-    @cached_property
-    def scores(self) -> pl.DataFrame:
-        """What the scores of all works follow from: SCORES, one row each; the splits in their order, train first."""
-        if SCORES_FILE not in list_data_files(self.manifest):
-            remedy = "Build a release with BuildConfig.scores_file=True."
-            if not any(self._read(split)["cd_index"].count() for split in self.splits):
-                remedy = (
-                    "Its works have no CD index, only another label, so label confidence has nothing to follow from."
-                )
-            raise InputNotFoundError(f"{self.folder} has no {SCORES_FILE}. {remedy}")
-        return self._read("scores")
-
-    @cached_property
-    def label_confidence(self) -> pl.DataFrame:
-        """How sure the disruption label of each work is, by the counts in ``scores``, one row each in their order.
-
-        openalex_id, split, and the columns of ``compute_label_confidence``, null without a label. Their prior is that
-        of these works. A balanced draw has too many of rare labels, so each label counts as often as it is eligible,
-        which the manifest says. Against the prior of all works, a confidence is off by 0.02 on average.
-        """
-        thresholds = read_settings(self.manifest)[0]
-        read = ("openalex_id", "disruption_label", "cd_index", *thresholds.cell_columns)
-        rows = pl.concat([self._read(split).select(read) for split in self.splits])
-        rows = self.scores.select("openalex_id", "split", *_COUNTS).join(rows, on="openalex_id", maintain_order="left")
-        labelled = rows.drop_nulls("disruption_label")
-        if len(unknown := labelled.filter(pl.any_horizontal(pl.col(_COUNTS).is_null()))):
-            raise InputNotFoundError(
-                f"{self.folder} lacks n_i, n_j or n_k of {len(unknown):,} of {len(labelled):,} works, first "
-                f"{unknown['openalex_id'][0]}. Label confidence follows from these. Build a release from citations: "
-                "a snapshot, files of works, tables, or SciSciNet with SciSciNetConfig.recompute=True."
-            )
-        drawn = dict(labelled["disruption_label"].value_counts().iter_rows())
-        eligible = self.manifest.get("counts", {}).get("eligible", {}).get("disruption_label", {})
-        stands_for = {label: eligible.get(label, n) / n for label, n in drawn.items()}
-        least = min(stands_for.values(), default=1) or 1
-        more = {label: max(1, round(_REPEATS * n / least) - 1) for label, n in stands_for.items()}
-        times = pl.col("disruption_label").replace_strict(more, return_dtype=pl.UInt32)
-        counts = [*_COUNTS, *read[2:]]
-        repeated = labelled.select(pl.col(counts).repeat_by(times)).explode(counts)
-        found = compute_label_confidence(pl.concat([rows.select(counts), repeated]), thresholds).collect()
-        return rows.select("openalex_id", "split").hstack(found.head(len(rows)).drop(counts))
-
-    def _read(self, split: str) -> pl.DataFrame:
-        try:
-            return read_steadily(self.folder, partial(self._read_now, split))
-        except (InputNotFoundError, VerificationError):
-            if self._is_replaced():
-                raise VerificationError(
-                    f"{self.folder} was replaced by another release after it was opened. Open it again."
-                ) from None
-            raise
-
-    def _is_replaced(self) -> bool:
-        try:
-            return read_release(self.folder).manifest != self.manifest
-        except SciSciDataError:
-            return False
-
-    def _read_now(self, split: str) -> pl.DataFrame:
-        path = self.folder / f"{split}.parquet"
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise InputNotFoundError(f"{path} cannot be read: {error.strerror}. {REMEDY}") from error
-        if hashlib.sha256(content).hexdigest() != self.manifest["files"][path.name]["sha256"]:
-            raise VerificationError(f"{path} is damaged: its SHA-256 is not the one that {MANIFEST} states. {REMEDY}")
-        return pl.read_parquet(io.BytesIO(content), glob=False)
 
 
 def write_release(
@@ -276,39 +151,6 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
         )
     if not overwrite:
         raise ReleaseExistsError(f"{folder} already exists. Choose another folder, or replace it: overwrite=True.")
-
-
-def read_release(folder: str | Path) -> Release:
-    """Open a release folder and read its manifest. ``verify`` checks everything that the manifest states.
-
-    Args:
-        folder: what ``build`` made.
-
-    Returns:
-        A Release. ``.train``, ``.test`` and ``.dev`` are its works (EXAMPLE), in the order of their split keys, read
-        when first asked for. ``.scores`` is what their scores follow from (SCORES). ``.manifest`` has configuration,
-        source, counts and hashes; ``.folder`` is the path.
-
-    Raises:
-        InputNotFoundError: there is no release, or it lacks one of its files.
-        VerificationError: this version cannot read the manifest, or it was changed after it was written.
-
-    Example:
-        >>> read_release(Path("no-such-slice"))
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: no-such-slice is not a release: no such folder is there. Check
-        the path, or build one: sciscidata build.
-    """
-    return read_steadily(Path(folder), partial(_open, Path(folder)))
-
-
-def _open(folder: Path) -> Release:
-    manifest = read_manifest(folder)
-    missing = [name for name in list_data_files(manifest) if not (folder / name).is_file()]
-    if missing:
-        raise InputNotFoundError(f"{folder} lacks {', '.join(missing)}. {REMEDY}")
-    return Release(folder, manifest)
 
 
 def _join_texts(rows: pl.DataFrame, texts: pl.LazyFrame, label: OwnLabel | None) -> pl.DataFrame:

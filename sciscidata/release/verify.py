@@ -34,23 +34,26 @@ from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
     DOCUMENTS,
     MANIFEST,
-    REMEDY,
-    SCORES_FILE,
     describe_examples,
     describe_file,
     lacks_scores,
-    list_data_files,
     list_files,
-    list_splits,
     of_a_stranger,
+)
+from sciscidata.release.read import (
+    REMEDY,
+    SCORES_FILE,
+    Release,
+    list_data_files,
+    list_splits,
     read_manifest,
     read_settings,
 )
 from sciscidata.release.recompute import Recomputed, check_rows, check_scores, list_recomputed
-from sciscidata.release.release import Release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.balance import class_quotas, quota_cells
-from sciscidata.sampling.split import BOTH, SplitConfig, balanced_columns, divide_pool, group_of_keys, split_keys
+from sciscidata.sampling.config import BOTH, SplitConfig
+from sciscidata.sampling.split import balanced_columns, divide_pool, group_of_keys, split_keys
 from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet

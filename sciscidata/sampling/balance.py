@@ -5,22 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
 from sciscidata.own_label import OwnLabel, vocabularies
 
 Label = TypeVar("Label")
-Balance = Literal[
-    "disruption",
-    "novelty",
-    "joint",
-    "pool",
-    "none",
-    "label",
-    "disruption_within_field_year",
-    "novelty_within_field_year",
-    "label_within_field_year",
-]
 
 #: The label columns whose classes are drawn in equal numbers; ``balanced_columns`` knows that of ``"label"`` too.
 BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

@@ -18,8 +18,8 @@ from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.label_thresholds import LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels, compute_labels
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.sampling.balance import quota_cells
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.split import (
-    SplitConfig,
     balanced_columns,
     draw_order,
     find_quotas,

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from dataclasses import replace
+from typing import Final
 
-import msgspec
 import numpy as np
 import polars as pl
 
@@ -23,18 +22,15 @@ from sciscidata.errors import (
 )
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
-from sciscidata.options.checks import Configuration, checked_config
+from sciscidata.options.checks import checked_config
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies, with_classes
-from sciscidata.sampling.balance import BALANCED, Balance, class_quotas, quota_cells, share_quotas
+from sciscidata.sampling.balance import BALANCED, class_quotas, quota_cells, share_quotas
+from sciscidata.sampling.config import BOTH, WITHIN, SplitConfig
 from sciscidata.schemas import SPLITS, WORKS, require_columns
 from sciscidata.terminal.messages import counted
 
-#: What stands for train and test where quotas are of both together.
-BOTH: Final = "train and test"
 _KEYS: Final = 1 << 64
 _FEW_EACH: Final = 5  # works of each class, as few as a split of use has
-_WITHIN: Final = "_within_field_year"
-_Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 _CUT_OFFS: Final = {
     "disruption_label": "move the cut-offs (LabelThresholds.disruptive_min, LabelThresholds.consolidating_max)",
@@ -57,78 +53,9 @@ _NO_NOVELTY: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class SplitConfig(Configuration):
-    """How many works each split gets, and which classes get equal counts.
-
-    Attributes:
-        n_train: works in the train split. One of the two sizes may be 0.
-        n_test: works in the test split.
-        seed: seed of the draw.
-        balance: label whose classes get equal counts. ``"joint"``: the nine pairs of disruption and novelty label.
-            ``"pool"``: equal disruption classes in train and test together, divided between the two without regard to
-            class. ``"none"``: natural prevalence; all works in the order of their keys, the first ``n_train`` and the
-            next ``n_test``. ``"label"``: the own label (OwnLabel). ``"disruption_within_field_year"``, and novelty and
-            label alike: equal classes in each cell of primary field and five publication years.
-        n_dev: works in a development split; 0: there is none. It changes neither train nor test. (Within cells it
-            leaves fewer works to them, so the shares of the cells may differ.)
-
-    Raises:
-        ConfigError: on construction, if a value does not fit its type, or ``n_train`` and ``n_test`` are both 0.
-
-    Example:
-        >>> SplitConfig(n_train=0, n_test=0)
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to
-        draw. Raise one.
-    """
-
-    n_train: _Size = 5000
-    n_test: _Size = 500
-    seed: int = 0
-    balance: Balance = "disruption"
-    n_dev: _Size = 0
-
-    def _check(self) -> None:
-        if self.n_train + self.n_test == 0:
-            raise ConfigError(
-                "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
-            )
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of works in each split, train first; dev only where it is asked for."""
-        sizes = {"train": self.n_train, "test": self.n_test}
-        return sizes | ({"dev": self.n_dev} if self.n_dev else {})
-
-    @property
-    def stated_sizes(self) -> dict[str, int]:
-        """The sizes that are not the default ones: a build of own texts may lower the others."""
-        usual = SplitConfig().sizes
-        return {split: size for split, size in self.sizes.items() if size != usual.get(split)}
-
-    @property
-    def is_stratified(self) -> bool:
-        """Whether train and test have quotas of their own, so that a work's id alone decides between the two."""
-        return self.balance not in ("pool", "none")
-
-    @property
-    def cell_columns(self) -> tuple[str, ...]:
-        """The columns of WORKS in whose cells classes get equal counts, if that is asked for."""
-        return ("primary_field", "publication_year") if self.balance.endswith(_WITHIN) else ()
-
-    @property
-    def groups(self) -> dict[str, int]:
-        """The number of works that each set of quotas is of: of each split, or of BOTH, and of dev."""
-        if self.is_stratified:
-            return self.sizes
-        return {BOTH: self.n_train + self.n_test} | ({"dev": self.n_dev} if self.n_dev else {})
-
-
 def balanced_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[str, ...]:
     """Return the label columns whose classes are drawn in equal numbers."""
-    balance = config.balance.removesuffix(_WITHIN)
+    balance = config.balance.removesuffix(WITHIN)
     if balance != "label":
         return BALANCED[balance]
     if label is None:
@@ -267,7 +194,7 @@ def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: 
     keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
     if settings.cell_columns:
         if works["primary_field"].null_count() == works.height:
-            raise NotEnoughWorksError(_NO_FIELD.format(balance=settings.balance.removesuffix(_WITHIN)))
+            raise NotEnoughWorksError(_NO_FIELD.format(balance=settings.balance.removesuffix(WITHIN)))
         keyed = keyed.hstack(works.select(FIELD_YEAR))
     drawn = _draw_groups(keyed, settings, label)
     in_order = pl.col("split").replace_strict({split: place for place, split in enumerate(SPLITS)})
@@ -393,7 +320,7 @@ def _name_remedy(columns: Sequence[str], config: SplitConfig, smaller: SplitConf
     cut_offs = [_CUT_OFFS.get(column, "widen the classes of the label") for column in columns]
     ways = [f"Lower {', '.join(names[:-1])} and {names[-1]}{example}", *cut_offs, _FILTERS, "read more works"]
     if config.cell_columns:
-        ways.append(f"balance without cells: SplitConfig.balance={config.balance.removesuffix(_WITHIN)!r}")
+        ways.append(f"balance without cells: SplitConfig.balance={config.balance.removesuffix(WITHIN)!r}")
     yield f"{', '.join(ways[:-1])}, or {ways[-1]}."
     if "novelty_label" in columns and not config.cell_columns:
         yield _NOVELTY_REMEDY

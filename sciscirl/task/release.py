@@ -17,8 +17,7 @@ from sciscidata.errors import SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import File, PositiveInt, check_fields
 from sciscidata.own_label import stated_label
-from sciscidata.records.ids import openalex_number
-from sciscidata.release.release import Release, read_release
+from sciscidata.release.read import Release, read_release
 from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.task.papers import (
@@ -300,6 +299,8 @@ def read_ids(path: Path, release_folder: str | Path) -> set[str]:
         raise ReleaseError(f"ids is {path}, which cannot be read: {error}. Give a file with an id a line.") from error
     if not words:
         raise ReleaseError(f"{path} has no ids. Write the ids of papers of the release, one a line.")
+    from sciscidata.records.ids import openalex_number
+
     release = open_release(release_folder)
     known = {one for split in release.splits for one in _read_rows(release, split)["openalex_id"]}
     numbers = {word: openalex_number(word, "W") for word in words if word not in known}  # of a URL, in any case

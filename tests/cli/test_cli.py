@@ -20,7 +20,7 @@ from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import COMPAT, NoveltyConfig
-from sciscidata.release.manifest import hash_manifest
+from sciscidata.release.read import hash_manifest
 from sciscidata.sources.example.source import WORKS_FILE
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig

@@ -18,7 +18,7 @@ from sciscidata.errors import ConfigError
 from sciscidata.options.checks import field_hints
 from sciscidata.options.commands import list_options, make_parser, read_sections
 from sciscidata.options.parser import translate
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.stages import ingest, write_atypicality, write_cd_index, write_null_cd_index
 
 COMMANDS = PROGRAM.commands

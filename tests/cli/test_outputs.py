@@ -17,7 +17,7 @@ from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
 from sciscidata.errors import SciSciDataError
 from sciscidata.pipeline import build, write_background
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.stages import ingest, write_cd_index, write_cd_sweep
 from sciscidata.storage import atomic_file, atomic_folder, whole_when_done

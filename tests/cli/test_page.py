@@ -13,7 +13,7 @@ from sciscidata.config import BuildConfig
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.graph.graph import read_graph
 from sciscidata.pipeline import build, export_labelled, write_background
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.schemas import WORKS, Corpus
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.sources.tables.frames import from_tables

@@ -13,8 +13,8 @@ import pytest
 
 from sciscidata.config import BuildConfig
 from sciscidata.pipeline import build
-from sciscidata.release.manifest import hash_manifest, render_manifest
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.release.read import hash_manifest, render_manifest
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.terminal.messages import printable
 from tests.program import run

@@ -32,7 +32,7 @@ from sciscidata import (
 )
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, VerificationError
-from sciscidata.release.manifest import hash_manifest, render_manifest
+from sciscidata.release.read import hash_manifest, render_manifest
 from sciscidata.schemas import CD_SCORES, Corpus
 
 

@@ -24,7 +24,8 @@ from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError, HubError, ReleaseExistsError, UnsafeNameError, VerificationError
 from sciscidata.hubs import fetch, hugging_face, publish
 from sciscidata.hubs.hugging_face import read_hub_name
-from sciscidata.release.manifest import DOCUMENTS, hash_manifest
+from sciscidata.release.manifest import DOCUMENTS
+from sciscidata.release.read import hash_manifest
 from sciscidata.release.verify import verify
 from sciscidata.remote import answers
 from tests.release.test_release import write

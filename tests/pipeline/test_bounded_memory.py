@@ -24,7 +24,7 @@ from sciscidata.label_thresholds import (
 from sciscidata.novelty.atypicality import rank_on_disk, rescore
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sources.sciscinet.source import SciSciNetConfig
 from sciscidata.storage.spill import RowSpool
 

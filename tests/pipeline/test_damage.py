@@ -88,8 +88,8 @@ def pulled(home: str, base_url: str) -> list[Any]:
     from sciscidata.openalex_api.client import OpenAlexClient
     from sciscidata.openalex_api.config import ApiConfig
     from sciscidata.openalex_api.store import ResponseStore
+    from sciscidata.sampling.config import SplitConfig
     from sciscidata.sampling.demand import Demand
-    from sciscidata.sampling.split import SplitConfig
     from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
     from sciscidata.sources.openalex.source import pull_openalex
 

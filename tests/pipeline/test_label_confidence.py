@@ -32,7 +32,7 @@ from sciscidata import (
 )
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError, InputNotFoundError
-from sciscidata.release.manifest import hash_manifest, render_manifest
+from sciscidata.release.read import hash_manifest, render_manifest
 
 WORLD = SyntheticConfig(n_works=3_000)
 SPLIT = SplitConfig(n_train=60, n_test=30, balance="none")

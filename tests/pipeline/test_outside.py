@@ -24,7 +24,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from sciscidata.release.manifest import hash_manifest
+from sciscidata.release.read import hash_manifest
 from tests.commands import LIMIT_S, Commands
 from tests.pipeline import test_damage as damage
 from tests.pipeline.test_damage import Reader

@@ -148,7 +148,7 @@ def test_verify_finds_a_word_that_is_no_class(impact):
 def test_verify_finds_a_quota_that_a_manifest_does_not_keep(impact, tmp_path):
     import shutil
 
-    from sciscidata.release.manifest import hash_manifest, render_manifest
+    from sciscidata.release.read import hash_manifest, render_manifest
 
     folder = tmp_path / "copy"
     shutil.copytree(impact.folder, folder)

@@ -38,13 +38,13 @@ from sciscidata.label_thresholds import (
 from sciscidata.novelty.atypicality import compute_atypicality, join_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build, write_background
-from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, NOVELTY_COLUMNS, SCORES_FILE
-from sciscidata.release.release import Release
+from sciscidata.release.manifest import DOCUMENTS, NOVELTY_COLUMNS
+from sciscidata.release.read import DATA_FILES, SCORES_FILE, Release
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.balance import BALANCED
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.draw import draw
-from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
 from sciscidata.sources.example.source import WORKS_FILE, ExampleConfig
 from sciscidata.sources.kinds import Facts, Scored

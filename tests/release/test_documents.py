@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from sciscidata import BuildConfig, OwnLabel, SplitConfig, SyntheticConfig, build, verify
 from sciscidata.errors import ReleaseExistsError, VerificationError
 from sciscidata.release.documents import Publication, render_documents
-from sciscidata.release.manifest import DOCUMENTS, read_manifest
-from sciscidata.release.release import Release, check_target
+from sciscidata.release.manifest import DOCUMENTS
+from sciscidata.release.read import Release, read_manifest
+from sciscidata.release.release import check_target
 from tests.release.test_release import write
 
 OWN = OwnLabel(

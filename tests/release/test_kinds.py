@@ -8,7 +8,7 @@ from sciscidata.config import BuildConfig
 from sciscidata.errors import InputNotFoundError
 from sciscidata.pipeline import build
 from sciscidata.release.verify import verify
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig
 
 

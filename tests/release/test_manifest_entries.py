@@ -21,7 +21,7 @@ from sciscidata.cli.summary import print_path
 from sciscidata.errors import VerificationError
 from sciscidata.hubs.publish import publish
 from sciscidata.release.documents import render_documents
-from sciscidata.release.manifest import hash_manifest, read_manifest
+from sciscidata.release.read import hash_manifest, read_manifest
 
 #: What an entry may not be, in turn; a missing one is the last.
 MISSING = object()

@@ -34,11 +34,13 @@ from sciscidata.errors import (
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_labels
 from sciscidata.novelty.atypicality import add_scores
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, PICTURES, SCORES_FILE, hash_manifest, list_data_files
-from sciscidata.release.release import check_target, read_release, write_release
+from sciscidata.release.manifest import DOCUMENTS, PICTURES
+from sciscidata.release.read import DATA_FILES, SCORES_FILE, hash_manifest, list_data_files, read_release
+from sciscidata.release.release import check_target, write_release
 from sciscidata.release.verify import kind_of, verify, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
+from sciscidata.sampling.config import SplitConfig
+from sciscidata.sampling.split import draw_split, split_keys
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.storage import atomic_folder
 

@@ -20,11 +20,11 @@ from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.atypicality import add_scores, compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build, export_labelled
-from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, SCORES_FILE
-from sciscidata.release.release import Release, read_release
+from sciscidata.release.manifest import DOCUMENTS
+from sciscidata.release.read import DATA_FILES, SCORES_FILE, Release, read_release
 from sciscidata.release.verify import _check_labels, verify
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.schemas import SCORES, WORKS
 from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic

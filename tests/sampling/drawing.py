@@ -8,9 +8,9 @@ import polars as pl
 
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.draw import Drawn, draw
-from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import WORKS
 from sciscidata.sources.kinds import Facts, Scored, Texts
 

@@ -12,8 +12,9 @@ from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import NotEnoughWorksError
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_labels
 from sciscidata.sampling.balance import BALANCED
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.demand import Demand
-from sciscidata.sampling.split import SplitConfig, draw_split
+from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, WORKS
 
 #: cd_index, z_p10 and z_median, with a novelty and a conventionality score that say the same.

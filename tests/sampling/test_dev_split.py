@@ -14,7 +14,8 @@ from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import NotEnoughWorksError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, VOCABULARIES
 from sciscidata.sampling.balance import BALANCED, class_quotas, quota_cells
-from sciscidata.sampling.split import SplitConfig, draw_split
+from sciscidata.sampling.config import SplitConfig
+from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import WORKS
 from sciscidata.sources.kinds import STRUCTURE
 from tests.sampling.drawing import demand_of, draw_late

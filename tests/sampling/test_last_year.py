@@ -20,7 +20,7 @@ from sciscidata.novelty.wang_novelty import WangConfig, compute_wang_novelty
 from sciscidata.pipeline import build
 from sciscidata.plots import plot_novelty_by_year
 from sciscidata.records.last_year_of_data import find_last_year
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from sciscidata.errors import ONE_ROW_EACH, ConfigError, NotEnoughWorksError, SchemaMismatchError, WorkIdError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.sampling.balance import class_quotas, quota_cells
-from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
+from sciscidata.sampling.config import SplitConfig
+from sciscidata.sampling.split import draw_split, split_keys
 
 WORLD_SIZE = 3000
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
 from sciscidata.release.release import DRAWN, write_release
-from sciscidata.sampling.split import Balance, SplitConfig
+from sciscidata.sampling.config import Balance, SplitConfig
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscirl.task.papers import PaperView
 

@@ -33,7 +33,7 @@ from sciscidata.openalex_api.store import FILE_NAME, ResponseStore
 from sciscidata.records import json_record, read_lines
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.records.read_lines import split_lines, whole_lines
-from sciscidata.release.manifest import read_manifest
+from sciscidata.release.read import read_manifest
 from sciscidata.sources import record_files, records
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet

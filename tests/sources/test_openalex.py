@@ -44,10 +44,10 @@ from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build
 from sciscidata.records.json_record import read_record
 from sciscidata.records.work_columns import rows_of_records, works_of
-from sciscidata.release.release import Release
+from sciscidata.release.read import Release
 from sciscidata.release.verify import verify_release
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.demand import Demand
-from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.example.source import WORKS_FILE, scan_example
 from sciscidata.sources.kinds import ToAsk
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig

@@ -21,10 +21,10 @@ from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build
-from sciscidata.release.release import Release
+from sciscidata.release.read import Release
 from sciscidata.release.verify import verify_release
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.demand import Demand
-from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records

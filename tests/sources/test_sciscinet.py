@@ -49,7 +49,8 @@ from sciscidata.release.export import write_labelled
 from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl, render_lines
-from sciscidata.sampling.split import SplitConfig, draw_split
+from sciscidata.sampling.config import SplitConfig
+from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.sources.kinds import STRUCTURE
 from sciscidata.sources.sciscinet import order as sciscinet_order

@@ -11,7 +11,7 @@ from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.pipeline import build
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
 from tests.servers.moto_server import KEYS, s3_server

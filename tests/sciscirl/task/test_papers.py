@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.errors import SciSciDataError
-from sciscidata.release.release import Release
+from sciscidata.release.read import Release
 from sciscidata.schemas import SCORES as SCORES_OF_RELEASE
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.metrics import measure_predictions
@@ -130,7 +130,7 @@ def test_more_papers_than_there_are_is_one_warning(toy_slice, caplog):
 
 
 def test_a_manifest_that_names_no_hash_vouches_for_nothing(tmp_path):
-    from sciscidata.release.manifest import hash_manifest, render_manifest
+    from sciscidata.release.read import hash_manifest, render_manifest
 
     folder = write_slice(tmp_path / "slice", [{}] * 2)
     manifest = json.loads((folder / "manifest.json").read_bytes())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
-from sciscidata.release.release import read_release
+from sciscidata.release.read import read_release
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.compose import make_run_builder
