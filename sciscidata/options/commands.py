@@ -75,7 +75,7 @@ def _check(option: Option, values: Values) -> Any:  # noqa: ANN401
     from sciscidata.options.checks import check_value
 
     value, is_either = values[option.name], len(option.hint.kinds) > 1  # text or a path: the function takes both
-    return value if is_either else check_value(f"{option.owner}.{option.name}", value, option.hint)
+    return value if is_either else check_value(option.flag, value, option.hint)
 
 
 def _value(option: Option) -> Part:

@@ -133,6 +133,7 @@ def test_ranks_beside_uzzis_labels_are_remarked_on(run, caplog):
         (["build", "--config", "a-file/c.toml"], "a-file/c.toml cannot be read: Not a directory"),
         (["build", "--source", "records"], "needs at least one file"),
         (["build", *SMALL, "--n-train", "-1"], "--n-train is -1, needs a whole number from 0"),
+        (["null-cd", "corpus", "--n-draws", "1", "--out", "n.parquet"], "--n-draws is 1, needs a whole number from 2"),
         (["build", *SMALL, "--n-train", "90000"], "Lower --n-train and --n-test (for example --n-train "),
         (["build", *SMALL, "--balance", "joint", "--no-novelty"], "--balance is 'joint', but novelty is switched off"),
         (["build", *SMALL, "--no-novelty", "--null", "analytic"], "--null has no effect: novelty is switched off"),
