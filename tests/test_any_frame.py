@@ -314,6 +314,11 @@ def test_a_public_name_that_is_gone_points_to_what_takes_its_place(package: str,
     assert name not in dir(module)
 
 
+def test_the_builder_of_a_preset_points_to_its_new_name() -> None:
+    with pytest.raises(AttributeError, match=r"gone: sciscirl\.make_builder"):
+        import_module("sciscirl").LabelDatasetBuilder.from_preset("exp4")
+
+
 def test_what_takes_the_place_of_a_name_that_is_gone_is_there() -> None:
     for package in map(import_module, ("sciscidata", "sciscirl")):
         for name, told in package._GONE.items():

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import Any, Final, NoReturn, overload
 
 import chz
 from tinker_cookbook.renderers import Renderer
@@ -180,6 +180,11 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     eval_group_size: int = 1
     min_steps: int = 0
     has_test: bool = True
+
+    @classmethod
+    def from_preset(cls, *_: object, **__: object) -> NoReturn:
+        """Point on: pages once taught this name."""
+        raise AttributeError("LabelDatasetBuilder.from_preset is gone: sciscirl.make_builder makes a preset's builder.")
 
     def rules(self) -> TaskRules:
         """Return labels, prompt, contract and reward, fitted to the training papers (``TaskRules.fitted``).
