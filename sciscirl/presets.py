@@ -160,7 +160,7 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
 
     Example:
         >>> changed = lay_over(find_preset("exp4"), {"reward": "soft", "reward_wrong": -0.1, "batch_size": 4})
-        >>> changed.rules.reward, changed.batch_size
+        >>> changed.rules.reward, changed.order.batch_size
         ('soft(wrong=-0.1)', 4)
         >>> lay_over(find_preset("exp4"), {"class_weights": {"novel": 3}})
         Traceback (most recent call last):

@@ -177,6 +177,7 @@ def take_head(papers: Sequence[Paper], n_papers: int | None, target: Target) -> 
     Source: the quota method, Balinski & Young 1975, American Mathematical Monthly 82(7), 701-730.
 
     Example:
+        >>> from sciscirl.task.papers import count_labels
         >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
         >>> papers = [Paper(f"W{n}", view, Gold("neutral" if n < 6 else "disruptive", None)) for n in range(9)]
         >>> count_labels(take_head(papers, 3, "disruption"), "disruption")
