@@ -164,7 +164,7 @@ class Filter:
         reads: columns, of which labelled files need at least one.
         removes: makes the expression that is true of works to remove, from the settings and the first year whose
             window was not over (None: every window was). Anything but an expression: the filter is off.
-        needs_text: whether ``reads`` are known only once texts are read.
+        needs_text: whether ``reads`` has a column of WORKS that STRUCTURE lacks, so that large sources read it late.
         is_new: whether releases of older versions knew nothing of it. Off, a manifest leaves it out.
     """
 

@@ -120,7 +120,11 @@ class Citations(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """A source that brings its scores. ``rows`` makes STRUCTURE of them, as far as it is known, and may add labels."""
+    """A source that brings its scores.
+
+    ``rows`` makes STRUCTURE of them, null where it is unknown. A column of labels is there only if it holds the labels,
+    so that no threshold makes them.
+    """
 
     rows: Callable[[NoveltyConfig | None, LabelThresholds], pl.LazyFrame]
     facts: Facts

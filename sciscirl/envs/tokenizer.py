@@ -105,7 +105,7 @@ def load_errors(what: str, name: str) -> Generator[None]:
 
 
 @contextmanager
-def dry_run(estimate: Callable[[str], Any]) -> Generator[None]:
+def estimating_tokenizers(estimate: Callable[[str], Any]) -> Generator[None]:
     """Ask no server in the block; ``estimate`` makes what stands for a tokenizer that is not on this machine."""
     token = _estimate.set(estimate)
     try:

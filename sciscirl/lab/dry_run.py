@@ -17,7 +17,7 @@ from tinker_cookbook.utils.ml_log import dump_config
 from sciscidata.terminal.messages import counted
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages, count_tokens
-from sciscirl.envs.tokenizer import dry_run
+from sciscirl.envs.tokenizer import estimating_tokenizers
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.adversarial.env import count_second_turn
@@ -43,7 +43,7 @@ _N_PROMPTS_COUNTED: Final = 256
 _N_EXAMPLES_COUNTED: Final = 64
 
 
-@dry_run(EstimatedTokenizer)
+@estimating_tokenizers(EstimatedTokenizer)
 def describe_server_training(run: Run[TrainOptions]) -> str:
     """Describe reinforcement learning on a server, without asking it."""
     parts = compose(run)
@@ -52,7 +52,7 @@ def describe_server_training(run: Run[TrainOptions]) -> str:
     return render_plan(run, builder, resolved, list_settings(run, builder))
 
 
-@dry_run(EstimatedTokenizer)
+@estimating_tokenizers(EstimatedTokenizer)
 def describe_server_sft(run: Run[TinkerSftOptions]) -> str:
     """Describe supervised fine-tuning on a server, without asking it."""
     builder = sft.make_papers_builder(run)
@@ -62,7 +62,7 @@ def describe_server_sft(run: Run[TinkerSftOptions]) -> str:
     return render_sft_plan(run, builder, resolved, sft.list_settings(run, builder))
 
 
-@dry_run(EstimatedTokenizer)
+@estimating_tokenizers(EstimatedTokenizer)
 def describe_local_training(run: Run[LocalTrainOptions]) -> str:
     """Describe reinforcement learning on this machine; needs the release and the tokenizer, and no model."""
     from sciscirl.lab import grpo
@@ -74,7 +74,7 @@ def describe_local_training(run: Run[LocalTrainOptions]) -> str:
     return render_plan(run, builder, asdict(run.options) | settings, settings, has_price=False)
 
 
-@dry_run(EstimatedTokenizer)
+@estimating_tokenizers(EstimatedTokenizer)
 def describe_peft_training(run: Run[PeftSftOptions]) -> str:
     """Describe supervised fine-tuning on this machine; needs the release and the tokenizer, and no model."""
     from sciscirl.lab.sft import peft_backend

@@ -137,7 +137,7 @@ def work_rows(
 
 
 def complete_works(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Add the columns of WORKS that are not there: null, but not retracted and without concepts."""
+    """Add to ``work_id`` and ``original_id`` what WORKS has besides: null, but not retracted and without concepts."""
     there = rows.collect_schema()
     known = {"is_retracted": pl.lit(value=False), "concepts": pl.lit(pl.Series([[]], dtype=WORKS["concepts"])).first()}
     absent = [known.get(name, pl.lit(None, dtype)).alias(name) for name, dtype in WORKS.items() if name not in there]
