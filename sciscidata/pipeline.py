@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from sciscidata.config import BuildConfig, default_cache_dir, refuse_unread_of_published, refuse_windows
-from sciscidata.diagnostics.diagnose import Check, diagnose_graph, diagnose_works, log_warnings
+from sciscidata.diagnostics.diagnose import Check, DataYears, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.diagnostics.labels import diagnose_labels
 from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.eligibility import remark_on_names
@@ -178,14 +178,13 @@ def _find_confidence(labelled: Scored, demand: Demand, config: BuildConfig) -> p
 def _diagnose(scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
     """Check the works, and their citations where the source has them."""
     facts, lacks = scored.facts, scored.facts.lacks
-    dated: dict[str, Any] = {"window_years": config.cd.window_years, "data_date": facts.data_date}
-    dated |= {"last_year": last_year}
+    years = DataYears(config.cd.window_years, last_year, facts.data_date)
     if isinstance(scored, Computed):
-        return diagnose_graph(scored.graph, scored.source.works, scored.source.citations, **dated)
+        return diagnose_graph(scored.graph, scored.source.works, scored.source.citations, years)
     if "publication_year" in lacks:
         return []
     known = scored.rows.drop({"n_references", "n_citers"} & lacks.keys())
-    return diagnose_works(known if isinstance(scored.texts, Texts) else scored.texts, **dated)
+    return diagnose_works(known if isinstance(scored.texts, Texts) else scored.texts, years)
 
 
 def _describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: dict[str, Any] | None) -> dict[str, Any]:

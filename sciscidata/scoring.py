@@ -16,7 +16,7 @@ from sciscidata.disruption.index import cache_cd_index, score_graph
 from sciscidata.eligibility import add_references
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import LabelThresholds, compute_labels, find_conventionality_cut
-from sciscidata.novelty.atypicality import cache_atypicality, join_atypicality, rescore, score_atypicality
+from sciscidata.novelty.atypicality import YearScorer, cache_atypicality, join_atypicality, rescore
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
@@ -115,7 +115,10 @@ def _add_novelty(
     table = None if measures.background is None else read_background(measures.background).for_venues_of(works)
     venues, engine = venue_numbers(graph, works), measures.engine
     if engine is None:
-        found = score_atypicality(graph, venues, measures.novelty, background=table, concentrations=concentrations)
+        scorer = YearScorer(graph, venues, measures.novelty, table)
+        found = scorer.score_all()
+        if concentrations is not None:
+            concentrations |= scorer.concentrations
     else:
         made = cache_atypicality(graph, venues, measures.cache_dir, measures.novelty, background=table, engine=engine)
         found = _read_years(made)

@@ -19,7 +19,7 @@ import polars as pl
 from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.diagnostics.diagnose import diagnose_graph, diagnose_works, log_warnings
+from sciscidata.diagnostics.diagnose import DataYears, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import Draws, NDraws, Null, score_nulls
@@ -101,7 +101,7 @@ def ingest(
     else:
         with open_citations(source, Path(cache_dir)) as opened, progress_bar("write corpus", unit="rows") as advance:
             corpus = write_corpus(opened, out, texts=texts, overwrite=overwrite, advance=advance)
-    log_warnings(diagnose_works(corpus.works, window_years=None))
+    log_warnings(diagnose_works(corpus.works, DataYears(None)))
     warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")
     return corpus
 
@@ -422,7 +422,7 @@ def _sweep_rows(
 
 def warn_of_graph(graph: CitationGraph, folder: str | Path) -> None:
     """Log what in the works and citations of a corpus makes its scores wrong."""
-    log_warnings(diagnose_graph(graph, scan_corpus(folder).works, None, window_years=None))
+    log_warnings(diagnose_graph(graph, scan_corpus(folder).works, None, DataYears(None)))
 
 
 def _open_graph(folder: str | Path, cache_dir: str | Path, time: Time) -> CitationGraph:

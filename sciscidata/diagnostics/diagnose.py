@@ -137,7 +137,7 @@ def diagnose(
         earlier = require_columns(earlier, WORKS, frame_name="earlier", stage="diagnose", columns=columns)
         works = require_columns(works, WORKS, frame_name="WORKS", stage="diagnose", columns=columns)
     graph = build_graph(works, citations, cache_dir=cache_dir)
-    checks = diagnose_graph(graph, works, citations, window_years=window_years, last_year=last_year, earlier=earlier)
+    checks = diagnose_graph(graph, works, citations, DataYears(window_years, last_year), earlier)
     rows = [check.stated() | {"by_year": check.by_year, "by_field": check.by_field} for check in checks]
     return pl.DataFrame(rows, schema=DIAGNOSTICS)
 
@@ -160,14 +160,19 @@ class Check(NamedTuple):
         return {"name": self.name, "value": share, "n": self.n, "of": self.of, "level": level, "text": self.text}
 
 
+class DataYears(NamedTuple):
+    """What decides which citation windows are complete, and which years are possible."""
+
+    window_years: int | None  # None: a window without end
+    last_year: int | None = None  # None: found in the works of each year, and data_date
+    data_date: str | None = None  # ISO
+
+
 def diagnose_graph(
     graph: CitationGraph,
     works: pl.LazyFrame,
     citations: pl.LazyFrame | None,
-    *,
-    window_years: int | None,
-    last_year: int | None = None,
-    data_date: str | None = None,
+    years: DataYears,
     earlier: pl.LazyFrame | None = None,
 ) -> list[Check]:
     """Make every check from a graph; ``citations``, if given, are read only where it lacks their number of rows."""
@@ -193,14 +198,12 @@ def diagnose_graph(
             _judge("self_citations", n_self, n_rows),
             _judge("repeats", n_rows - n_self - graph.n_citations, n_rows),
         ]
-    return findings + _check_works(counted, window_years, last_year, data_date)
+    return findings + _check_works(counted, years)
 
 
-def diagnose_works(
-    works: pl.LazyFrame, *, window_years: int | None, last_year: int | None = None, data_date: str | None = None
-) -> list[Check]:
+def diagnose_works(works: pl.LazyFrame, years: DataYears) -> list[Check]:
     """Make the checks that need no citations: years and venues, and, with published counts, references."""
-    return _check_works(_count_works(works), window_years, last_year, data_date)
+    return _check_works(_count_works(works), years)
 
 
 def log_warnings(checks: Sequence[Check]) -> None:
@@ -296,11 +299,10 @@ def _add_degrees(graph: CitationGraph, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.hstack([pl.Series(name, ends[at + 1] - ends[at]).cast(pl.UInt32) for name, ends in offsets.items()])
 
 
-def _check_works(
-    counted: pl.DataFrame, window_years: int | None, last_year: int | None, data_date: str | None
-) -> list[Check]:
-    years = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("works").sum())
-    per_year: dict[int, int] = dict(years.sort("publication_year").rows())
+def _check_works(counted: pl.DataFrame, years: DataYears) -> list[Check]:
+    window_years, last_year, data_date = years
+    works = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("works").sum())
+    per_year: dict[int, int] = dict(works.sort("publication_year").rows())
     n_works, n_dated = _sum(counted, "works"), sum(per_year.values())
     reached = find_last_year(per_year, data_date=data_date)
     # No clock: the same data have the same diagnostics in every year.

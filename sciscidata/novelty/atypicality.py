@@ -152,23 +152,9 @@ def score_atypicality(
     *,
     background: Background | None = None,
     n_threads: int | None = None,
-    concentrations: dict[int, float] | None = None,
 ) -> pl.DataFrame:
-    """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last.
-
-    ``concentrations`` get how much few venues dominate, for each citing year that the closed form scored.
-    """
-    scorer = YearScorer(graph, venues, config, background, n_threads)
-    years: dict[int, pl.DataFrame] = {}
-
-    def score(j: int) -> None:
-        years[j] = scorer.score(j)
-
-    pairs.score_years(graph, score, "atypicality", n_threads, large_alone=True)
-    scorer.report()
-    if concentrations is not None:
-        concentrations |= scorer.concentrations
-    return pl.concat([*(years[j] for j in range(graph.years.size)), scorer.undated()])
+    """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last."""
+    return YearScorer(graph, venues, config, background, n_threads).score_all()
 
 
 def cache_atypicality(
@@ -248,7 +234,10 @@ def score_one_year(_: Advance, *, j: int, out: Path, **of_all: Any) -> dict[str,
 
 
 class YearScorer:
-    """Scores one year after the other."""
+    """Scores one year after the other.
+
+    ``concentrations`` say how much few venues dominate, for each citing year that the closed form scored.
+    """
 
     def __init__(
         self,
@@ -273,6 +262,17 @@ class YearScorer:
         n_years = graph.years.size
         self.n_cells, self.n_known = np.zeros((2, n_years), np.int64)  # venue pairs, and those the background holds
         self.concentrations: dict[int, float] = {}
+
+    def score_all(self) -> pl.DataFrame:
+        """Score every year, in threads; rows as of ``score_atypicality``."""
+        years: dict[int, pl.DataFrame] = {}
+
+        def score(j: int) -> None:
+            years[j] = self.score(j)
+
+        pairs.score_years(self.graph, score, "atypicality", self.n_threads, large_alone=True)
+        self.report()
+        return pl.concat([*(years[j] for j in range(self.graph.years.size)), self.undated()])
 
     def score(self, j: int, look_at: LookAtPairs | None = None) -> pl.DataFrame:
         """Return ATYPICALITY of the j-th year, in index order; threads may share this. ``look_at`` sees z of pairs."""

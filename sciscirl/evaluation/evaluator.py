@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -26,12 +26,14 @@ from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.runs.logs import find_rollouts
-from sciscirl.task.papers import Paper, Target
+from sciscirl.task.papers import Paper
 from sciscirl.task.rules import TaskRules, check_max_tokens
 
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
     from tinker_cookbook.stores.training_store import TrainingRunStore
+
+    from sciscirl.task.experiment import Preset
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +87,22 @@ class TopPCompleter(TinkerTokenCompleter):
         return TokensWithLogprobs(tokens=one.tokens, maybe_logprobs=one.logprobs, stop_reason=one.stop_reason)
 
 
+class AnswerSampling(NamedTuple):
+    """How a judged model samples its answers."""
+
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    group_size: int = 1  # answers to each paper
+
+    @classmethod
+    def of(cls, preset: Preset) -> AnswerSampling:
+        """Sample as a preset judges."""
+        judging = preset.judging
+        return cls(preset.max_tokens, judging.eval_temperature, judging.eval_top_p, judging.eval_group_size)
+
+
+@dataclass(eq=False, repr=False)
 class LabelEvaluator(RLTestSetEvaluator):
     """Asks a model about every held-out paper, and computes the published metrics and more.
 
@@ -96,56 +114,40 @@ class LabelEvaluator(RLTestSetEvaluator):
     saved the last weights. ``is_taught``: gold answers have taught the model.
     """
 
-    def __init__(
-        self,
-        papers: Sequence[Paper],
-        rules: TaskRules,
-        renderer: Renderer,
-        *,
-        max_tokens: int,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        group_size: int = 1,
-        name: str = "test",
-        folder: Path | None = None,
-        alarm: CollapseAlarm | None = None,
-        challenge: Challenge | None = None,
-        scoring: Scoring | None = None,
-        ceiling: Mapping[str, float] | None = None,
-    ) -> None:
-        if not papers:
+    papers: Sequence[Paper]
+    rules: TaskRules
+    renderer: Renderer
+    sampling: AnswerSampling
+    _: KW_ONLY
+    name: str = "test"
+    folder: Path | None = None
+    alarm: CollapseAlarm | None = None
+    challenge: Challenge | None = None
+    scoring: Scoring | None = None
+    ceiling: Mapping[str, float] | None = None
+    is_taught: bool = False
+    end_step: int | None = field(default=None, init=False)
+    prior: dict[str, float] = field(default_factory=dict[str, float], init=False)
+    predictions: pl.DataFrame | None = field(default=None, init=False)
+    judged: tuple[int | None, dict[str, float]] = field(default_factory=lambda: (None, {}), init=False)
+
+    def __post_init__(self) -> None:
+        if not self.papers:
             raise ReleaseError(
-                f"there is no paper in the {name} split to judge a model by. Build a release with n_test > 0."
+                f"there is no paper in the {self.name} split to judge a model by. Build a release with n_test > 0."
             )
-        if scoring is None:
-            check_max_tokens(max_tokens, rules, renderer)
+        if self.scoring is None:
+            check_max_tokens(self.sampling.max_tokens, self.rules, self.renderer)
         dataset = LabelDataset(
-            papers,
-            rules,
-            renderer,
-            batch_size=len(papers),
-            group_size=group_size,
+            self.papers,
+            self.rules,
+            self.renderer,
+            batch_size=len(self.papers),
+            group_size=self.sampling.group_size,
             keep_rest=True,
-            make_group=LabelGroupBuilder if challenge is None else challenge.make_group,
+            make_group=LabelGroupBuilder if self.challenge is None else self.challenge.make_group,
         )
-        super().__init__(dataset, max_tokens, name=name)
-        self.renderer = renderer
-        self.target: Target = rules.target
-        self.contract = rules.contract
-        self.schema = None if challenge is None else challenge.schema
-        self.temperature = temperature
-        self.top_p = top_p
-        self.folder = folder
-        self.alarm = alarm
-        self.papers = papers
-        self.rules = rules
-        self.scoring = scoring
-        self.ceiling = ceiling
-        self.prior: dict[str, float] = {}
-        self.predictions: pl.DataFrame | None = None
-        self.judged: tuple[int | None, dict[str, float]] = (None, {})
-        self.end_step: int | None = None
-        self.is_taught = False
+        super().__init__(dataset, self.sampling.max_tokens, name=self.name)
 
     async def __call__(
         self,
@@ -161,7 +163,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         if self.scoring is not None and self._find_kept(export) is None:
             predictions, prior = await self.scoring.ask_server(sampling_client, self.papers, self.rules, self.renderer)
             return self._conclude(predictions, prior, export)
-        policy = TopPCompleter(sampling_client, self.max_tokens, self.temperature, top_p=self.top_p)
+        policy = TopPCompleter(sampling_client, *self.sampling[:2], top_p=self.sampling.top_p)
         return await self.eval_token_completer(policy, rollout_summary_export=export, store=store)
 
     async def eval_token_completer(
@@ -195,7 +197,8 @@ class LabelEvaluator(RLTestSetEvaluator):
             store.write_rollouts(step, records, base_name=name)
             if self.folder is not None and (file := find_rollouts(self.folder.parent, step, name)).is_file():
                 seal_file(file)
-        return self._conclude(collect_predictions(groups, self.target, schema=self.schema), {}, rollout_summary_export)
+        schema = None if self.challenge is None else self.challenge.schema
+        return self._conclude(collect_predictions(groups, self.rules.target, schema=schema), {}, rollout_summary_export)
 
     def _find_kept(self, export: RolloutSummaryExportConfig | None) -> pl.DataFrame | None:
         """Return what these weights answered before the run was stopped; ``begin_run`` removes answers of others."""
@@ -215,8 +218,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         if (path := self._locate(export)) is not None:
             write_predictions(self.predictions, path)
         measured = measure_predictions(self.predictions)
-        measured |= relate_to_ceiling(measured, self.ceiling, self.target)
-        if (doubt := explain_doubt(measured, self.contract, is_taught=self.is_taught)) is not None:
+        measured |= relate_to_ceiling(measured, self.ceiling, self.rules.target)
+        if (doubt := explain_doubt(measured, self.rules.contract, is_taught=self.is_taught)) is not None:
             _log.warning("%s%s", "" if step is None else f"step {step}: ", doubt)
         metrics = {f"{self.name}/{name}": value for name, value in measured.items()}
         metrics |= self.alarm(metrics, step) if self.alarm is not None else {}

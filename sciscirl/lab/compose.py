@@ -18,7 +18,7 @@ from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 import sciscirl.rl.train as rl
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.errors import with_own_names
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.adversarial.env import challenge_by
 from sciscirl.lab.label_scoring import LabelScoring
 from sciscirl.lab.objectives.dataset import RunDatasetBuilder
@@ -145,20 +145,16 @@ def make_evaluator(
     is_gold = isinstance(options, SftOptions)
     papers, rules, renderer = builder.eval_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
-    evaluator = LabelEvaluator(
+    return LabelEvaluator(
         papers,
         rules,
         renderer,
-        max_tokens=preset.max_tokens,
-        temperature=preset.judging.eval_temperature,
-        top_p=preset.judging.eval_top_p,
-        group_size=preset.judging.eval_group_size,
+        AnswerSampling.of(preset),
         name=builder.eval_split,
         folder=run.folder / "predictions",
         alarm=alarm,
         challenge=challenge_by(preset.adversarial, rules.target),
         scoring=LabelScoring() if is_gold and options.loss_on == "label" else None,
         ceiling=open_release(builder.release).manifest.get("ceiling"),
+        is_taught=is_gold or (run.begun_from or {}).get("kind") == "sft",
     )
-    evaluator.is_taught = is_gold or (run.begun_from or {}).get("kind") == "sft"
-    return evaluator

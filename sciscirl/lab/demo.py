@@ -75,11 +75,11 @@ def plan_demo(out: Path, model: str, release: Path | None = None, *, short: bool
     evaluate("ask the model as it comes", "zero_shot", *here, *greedy, "--baselines")
     if not short:
         evaluate("read its label probabilities", "zero_shot_logprobs", *here, *scored)
-    steps.append(_train("sft", out, release, model, asked, sft))
+    steps.append(_train(out / "sft", release, model, asked, sft))
     evaluate("ask the fine-tuned model", "sft_test", "--run", str(out / "sft"), *greedy)
     if not short:
         evaluate("read its label probabilities", "sft_logprobs", "--run", str(out / "sft"), *scored)
-        steps.append(_train("rl", out, release, model, asked, _Sizes(15, 4, sft.n_test, "1e-4")))
+        steps.append(_train(out / "rl", release, model, asked, _Sizes(15, 4, sft.n_test, "1e-4")))
         evaluate("ask the reinforced model", "rl_test", "--run", str(out / "rl"), *greedy)
     named = [f"{name}={folder}" for name, folder in runs.items()]
     compared = ("sciscirl", "compare", *named, "--out", str(out / "comparison"))
@@ -125,20 +125,21 @@ class _Sizes:
     n_evals: int = 3
 
 
-def _train(kind: str, out: Path, release: Path, model: str, asked: Sequence[str], sizes: _Sizes) -> Step:
+def _train(folder: Path, release: Path, model: str, asked: Sequence[str], sizes: _Sizes) -> Step:
     every, save_every = (max(1, sizes.n_steps // n) for n in (sizes.n_evals, _N_SAVES))
     # exp4 is judged by test, as it was published. Here test is for the end.
-    has_dev = release == out / "release" or (release / "dev.parquet").is_file()
+    has_dev = release == folder.with_name("release") or (release / "dev.parquet").is_file()
     common = f"""--eval-split {"dev" if has_dev else "held_out"}
         --quantize none --no-use-dora --dtype {_choose_dtype()} --no-gradient-checkpointing
         --batch-size {sizes.n_papers} --max-steps {sizes.n_steps} --learning-rate {sizes.learning_rate}
         --n-test {sizes.n_test} --eval-temperature 0 --save-every {save_every} --eval-every {every}"""
-    words = (*asked, *common.split(), "--release", str(release), "--model", model, "--log-path", str(out / kind))
-    if kind == "sft":
+    words = (*asked, *common.split(), "--release", str(release), "--model", model, "--log-path", str(folder))
+    if folder.name == "sft":
         own = f"sciscirl sft --backend peft --n-epochs 9 --micro-batch-size {sizes.n_papers}"
-        return Step("fine-tune on gold answers", (*own.split(), *words), out / kind, resumes=True)
+        return Step("fine-tune on gold answers", (*own.split(), *words), folder, resumes=True)
     own = "sciscirl train --backend local --group-size 4 --micro-batch-size 16 --load-checkpoint"
-    return Step("reinforce what was fine-tuned", (*own.split(), str(out / "sft"), *words), out / kind, resumes=True)
+    start = str(folder.with_name("sft"))
+    return Step("reinforce what was fine-tuned", (*own.split(), start, *words), folder, resumes=True)
 
 
 def _choose_dtype() -> str:

@@ -54,7 +54,7 @@ from sciscirl.runs.folder import disk_errors, expand_home, locked_folder
 from sciscirl.runs.judged import is_judged
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.logs import open_store
-from sciscirl.runs.record import begin_run
+from sciscirl.runs.record import Course, begin_run
 from sciscirl.runs.step_watch import KL
 from sciscirl.task.experiment import BASE, Preset
 
@@ -86,8 +86,8 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         settings, release = list_own_settings(run, builder), Path(options.release)
         batches, _ = asyncio.run(builder())
         n_steps = run.count_steps(len(batches))
-        how: dict[str, Any] = {"resume": options.resume, "begun_from": begun_from, "n_steps": n_steps}
-        step = begin_run(folder, release, settings, find=recover_checkpoint, **how)
+        course = Course(n_steps, begun_from, find=recover_checkpoint)
+        step = begin_run(folder, release, settings, resume=options.resume, course=course)
         if step is None:
             return folder
         watched = chz.replace(builder, run=str(folder), first_step=step, collapse=options.collapse)

@@ -30,7 +30,7 @@ from sciscirl.runs.folder import RESUME_HINT, disk_errors, locked_folder
 from sciscirl.runs.judged import is_judged
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.logs import METRICS_FILE, open_store, read_rows
-from sciscirl.runs.record import begin_run
+from sciscirl.runs.record import Course, begin_run
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
 from sciscirl.task.experiment import BASE, Adam, Preset
 from sciscirl.task.release import EVAL_SPLITS
@@ -65,14 +65,8 @@ async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
         start = run.begun_from or {}
         warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
         settings = list_settings(run, parts.builder)
-        step = begin_run(
-            folder,
-            Path(options.release),
-            settings,
-            resume=options.resume,
-            begun_from=run.begun_from,
-            n_steps=evaluator.end_step,
-        )
+        course = Course(evaluator.end_step, run.begun_from)
+        step = begin_run(folder, Path(options.release), settings, resume=options.resume, course=course)
         if step is None:
             return folder
         config = chz.replace(config, dataset_builder=parts.begin(step), evaluator_builders=[lambda: evaluator])

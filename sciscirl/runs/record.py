@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -45,31 +45,35 @@ _PACKAGES: Final = (
 )  # fmt: skip
 
 
+class Course(NamedTuple):
+    """What a run starts from, how its steps are counted and where it ends."""
+
+    n_steps: int | None = None
+    begun_from: Mapping[str, Any] | None = None
+    steps_per_epoch: int = 0  # of a loop that numbers steps in each epoch from 0
+    find: Callable[[Path], CheckpointRecord | None] = find_checkpoint  # the last checkpoint of a folder
+
+
+_WITHOUT_END: Final = Course()
+
+
 def begin_run(
-    folder: Path,
-    release: Path,
-    settings: Mapping[str, Any],
-    *,
-    resume: bool,
-    steps_per_epoch: int = 0,
-    begun_from: Mapping[str, Any] | None = None,
-    find: Callable[[Path], CheckpointRecord | None] | None = None,
-    n_steps: int | None = None,
+    folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool, course: Course = _WITHOUT_END
 ) -> int | None:
     """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
-    On resuming, metrics and rollouts after the last checkpoint (of ``find``) and half-written lines are dropped. The
-    answers by which its weights were judged stay. ``settings`` are everything that decides what the run does.
-    ``steps_per_epoch`` is of a loop that numbers steps in each epoch from 0. A resumed run keeps its ``begun_from``.
-    None: it has taken all ``n_steps`` and was judged. Then nothing is changed, and the log says so.
+    On resuming, metrics and rollouts after the last checkpoint and half-written lines are dropped. The answers by which
+    its weights were judged stay. ``settings`` are everything that decides what the run does. A resumed run keeps its
+    ``begun_from``. None: it has taken all ``n_steps`` and was judged. Then nothing is changed, and the log says so.
     """
+    n_steps, begun_from, steps_per_epoch, find = course
     facts = plan_run(folder, release, settings, resume=resume)
     if facts is not None:
         write_json(folder / RUN_FILE, facts | ({"begun_from": dict(begun_from)} if begun_from else {}))
         return 0
     # The cookbook's loops read this file themselves, and stumble over half a line.
     keep_rows(folder / CHECKPOINTS_FILE, is_checkpoint)
-    checkpoint = (find or find_checkpoint)(folder)
+    checkpoint = find(folder)
     step = (checkpoint.epoch or 0) * steps_per_epoch + (checkpoint.batch or 0) if checkpoint else 0
     if n_steps is not None and step >= n_steps and is_over(folder):
         _log.warning(

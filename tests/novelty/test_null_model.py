@@ -17,7 +17,7 @@ from sciscidata.novelty import _moment_kernels as novelty_kernels
 from sciscidata.novelty import _per_work_kernels as work_quantile_kernels
 from sciscidata.novelty import atypicality, venue_pairs
 from sciscidata.novelty import null_model as novelty_nulls
-from sciscidata.novelty.atypicality import score_atypicality
+from sciscidata.novelty.atypicality import YearScorer, score_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.shapes import Entries, Groups, Quantiles
 from sciscidata.novelty.venue_pairs import entry_starts, venue_numbers
@@ -240,12 +240,13 @@ def test_years_of_few_venues_are_named_in_the_log_and_handed_out(caplog):
     edges = [(20 + i, (3 * i + j * j) % 20) for i in range(20) for j in range(5)]
     citations = pl.LazyFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
     graph = build_graph(works, citations)
-    found: dict[int, float] = {}
-    score_atypicality(graph, venue_numbers(graph, works), concentrations=found)
-    assert found.keys() == {2000, 2001}
-    assert min(found.values()) > 0.4
+    scorer = YearScorer(graph, venue_numbers(graph, works), None, None)
+    scorer.score_all()
+    assert scorer.concentrations.keys() == {2000, 2001}
+    assert min(scorer.concentrations.values()) > 0.4
     assert "few venues dominate the references of 2 of 2 years (2000, 2001)" in caplog.text
     caplog.clear()
     config = NoveltyConfig(null="permutation", n_shuffles=5)
-    score_atypicality(graph, venue_numbers(graph, works), config, concentrations=(none := {}))
-    assert (none, caplog.text) == ({}, "")
+    scorer = YearScorer(graph, venue_numbers(graph, works), config, None)
+    scorer.score_all()
+    assert (scorer.concentrations, caplog.text) == ({}, "")

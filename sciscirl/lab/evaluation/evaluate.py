@@ -45,7 +45,7 @@ async def evaluate_model(
     """
     from sciscirl.envs.dataset import check_fit
     from sciscirl.envs.tokenizer import make_renderer
-    from sciscirl.evaluation.evaluator import LabelEvaluator
+    from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
     from sciscirl.lab.adversarial.env import challenge_by
     from sciscirl.runs.chat_format import choose_renderer, warn_of_renderer
     from sciscirl.runs.server_checks import check_server
@@ -72,21 +72,23 @@ async def evaluate_model(
     scoring = _find_scoring(config, subject)
     check_fit(scoring.prior_papers if scoring else (), preset.rules, renderer)
     rules = fit_rules(preset.rules, config.release)
-    sampling: dict[str, Any] = {
-        "max_tokens": preset.max_tokens,
-        "temperature": preset.judging.eval_temperature,
-        "top_p": preset.judging.eval_top_p,
-        "group_size": preset.judging.eval_group_size,
-    }
-    challenge = challenge_by(preset.adversarial, rules.target)
-    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=split, challenge=challenge, scoring=scoring)
-    evaluator.is_taught = bool((subject.weights or {}).get("is_taught"))
+    sampling = AnswerSampling.of(preset)
+    evaluator = LabelEvaluator(
+        papers,
+        rules,
+        renderer,
+        sampling,
+        name=split,
+        challenge=challenge_by(preset.adversarial, rules.target),
+        scoring=scoring,
+        is_taught=bool((subject.weights or {}).get("is_taught")),
+    )
     settings: dict[str, Any] = {
         "model": base,
         "checkpoint": subject.checkpoint,
         "renderer": renderer_name,
         **({"local_model": str(subject.local_model)} if subject.local_model is not None else {}),
-        **({} if scoring else sampling),
+        **({} if scoring else sampling._asdict()),
         "preset": preset.name,
         "trained_on": subject.trained_on,
         **describe_rules(preset.rules),

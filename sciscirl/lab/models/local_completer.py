@@ -64,9 +64,9 @@ class LocalCompleter(TokenCompleter):
         return cls(
             model,
             evaluator.renderer.tokenizer,
-            max_tokens=evaluator.max_tokens,
-            temperature=evaluator.temperature,
-            top_p=evaluator.top_p,
+            max_tokens=evaluator.sampling.max_tokens,
+            temperature=evaluator.sampling.temperature,
+            top_p=evaluator.sampling.top_p,
             seed=seed,
             batch_size=batch_size,
         )

@@ -63,7 +63,11 @@ def merge_adapter(
         raise SciSciRLError(f"{out} exists already. Remove it, or merge into another folder.")
     run = adapter if (adapter / RUN_FILE).is_file() else None
     if run is not None and not (run / ADAPTER).exists() and not is_local(read_facts(run)["settings"]):
-        return _merge_from_server(run, out, dtype=dtype, device=device, step=step, base_url=base_url)
+        if device != "cpu":
+            raise SciSciRLError(
+                f"device is {device!r}, but an adapter from a server is merged on the CPU. Leave it out."
+            )
+        return _merge_from_server(run, out, dtype=dtype, step=step, base_url=base_url)
     if base_url is not None or (step is not None and run is None):
         name = "base_url" if base_url is not None else "step"
         raise SciSciRLError(f"{name} has no effect: the adapter of {adapter} lies on this machine. Leave it out.")
@@ -89,11 +93,7 @@ def merge_adapter(
     return out
 
 
-def _merge_from_server(
-    run: Path, out: Path, *, dtype: Precision, device: str, step: int | None, base_url: str | None
-) -> Path:
-    if device != "cpu":
-        raise SciSciRLError(f"device is {device!r}, but an adapter from a server is merged on the CPU. Leave it out.")
+def _merge_from_server(run: Path, out: Path, *, dtype: Precision, step: int | None, base_url: str | None) -> Path:
     records = {find_step(run, record): record for record in read_checkpoints(run)}
     if not records:
         raise RunFolderError(f"{run} has no checkpoint to merge. Wait for one, or resume the run.")

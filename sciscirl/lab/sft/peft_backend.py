@@ -50,7 +50,7 @@ from sciscirl.runs.checkpoints import ADAPTER, find_checkpoint, find_weights
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import disk_errors, locked_folder
 from sciscirl.runs.logs import open_store, write_json
-from sciscirl.runs.record import begin_run
+from sciscirl.runs.record import Course, begin_run
 
 _IGNORED: Final = -100  # what Transformers' loss leaves out
 #: Options of one's own hardware that decide how a step goes.
@@ -73,8 +73,8 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
         settings = list_own_settings(run, builder)
-        how: dict[str, Any] = {"resume": options.resume, "find": recover_checkpoint, "n_steps": n_steps}
-        if begin_run(folder, Path(options.release), settings, **how) is None:
+        course = Course(n_steps, find=recover_checkpoint)
+        if begin_run(folder, Path(options.release), settings, resume=options.resume, course=course) is None:
             return folder
         settle_threads(options, arguments, folder)
         checkpoint = find_checkpoint(folder) if options.resume else None

@@ -29,7 +29,7 @@ from sciscirl.rl.train import evaluate_last, guarded_run
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.folder import locked_folder
 from sciscirl.runs.logs import open_store
-from sciscirl.runs.record import begin_run
+from sciscirl.runs.record import Course, begin_run
 from sciscirl.runs.server_checks import check_server
 from sciscirl.task.papers import list_labels
 
@@ -211,8 +211,8 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
         settings = list_settings(run, builder)
-        how: dict[str, Any] = {"resume": options.resume, "steps_per_epoch": n_steps, "n_steps": n_steps}
-        first_step = begin_run(folder, Path(options.release), settings, **how)
+        course = Course(n_steps, steps_per_epoch=n_steps)
+        first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, course=course)
         if first_step is None:
             return folder
         async with guarded_run(run):

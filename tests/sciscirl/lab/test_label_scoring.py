@@ -278,18 +278,18 @@ def test_what_cannot_be_scored_is_said(toy_slice, model_folder, tmp_path, option
 
 
 def test_only_a_model_in_this_process_can_be_scored_by_a_completer(papers, toy_renderer):
-    from sciscirl.evaluation.evaluator import LabelEvaluator
+    from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
     from tests.sciscirl.toy import Scripted
 
-    evaluator = LabelEvaluator(papers, TWO_KEYS, toy_renderer, max_tokens=9, scoring=LabelScoring())
+    evaluator = LabelEvaluator(papers, TWO_KEYS, toy_renderer, AnswerSampling(9), scoring=LabelScoring())
     with pytest.raises(SciSciRLError, match="a Scripted only samples"):
         asyncio.run(evaluator.eval_token_completer(Scripted(toy_renderer.tokenizer, [])))
 
 
 def test_a_server_is_scored_by_the_evaluator(model, papers, toy_renderer):
-    from sciscirl.evaluation.evaluator import LabelEvaluator
+    from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
 
-    evaluator = LabelEvaluator(papers[:2], TWO_KEYS, toy_renderer, max_tokens=9, scoring=LabelScoring())
+    evaluator = LabelEvaluator(papers[:2], TWO_KEYS, toy_renderer, AnswerSampling(9), scoring=LabelScoring())
     metrics = asyncio.run(evaluator(Server(model)))
     assert metrics["test/n"] == 2
     here, _ = ask(model, papers[:2], TWO_KEYS, toy_renderer)

@@ -113,7 +113,7 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
     )  # fmt: skip
     assert bool(rules.class_counts) == rules.table.is_balanced
     assert (train.tracker is not None) == (name == "exp6")
-    assert make_evaluator(resolve_run(options), config.dataset_builder).target == preset.rules.target
+    assert make_evaluator(resolve_run(options), config.dataset_builder).rules.target == preset.rules.target
     assert config.recipe_name == f"sciscirl_{preset.rules.target}"
 
 

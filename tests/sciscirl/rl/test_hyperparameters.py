@@ -188,11 +188,11 @@ def test_an_evaluation_in_training_samples_as_its_own_options_say(options):
     given = TrainOptions(**options, temperature=0.9, eval_temperature=0.25, eval_top_p=0.5, eval_group_size=2)
     run = resolve_run(given)
     evaluator = make_evaluator(run, make_config(run).dataset_builder)
-    assert (evaluator.temperature, evaluator.top_p) == (0.25, 0.5)
+    assert evaluator.sampling[1:3] == (0.25, 0.5)
     assert evaluator.env_group_builders_P[0].group_size == 2
     run = resolve_run(TrainOptions(**options))
     evaluator = make_evaluator(run, make_config(run).dataset_builder)
-    assert (evaluator.temperature, evaluator.top_p) == (1.0, 1.0)
+    assert evaluator.sampling[1:3] == (1.0, 1.0)
 
 
 def test_evaluations_are_greedy_unless_a_published_preset_or_an_option_says_otherwise(tmp_path):

@@ -17,7 +17,7 @@ from sciscirl.presets import describe, find_preset
 from sciscirl.rl.train import list_settings
 from sciscirl.runs.lineage import find_start, render_start, warn_of_other_release
 from sciscirl.runs.logs import write_json
-from sciscirl.runs.record import begin_run
+from sciscirl.runs.record import Course, begin_run
 from tests.sciscirl.toy import make_slice
 
 PRESET = find_preset("exp4")
@@ -91,7 +91,7 @@ def test_training_starts_there_and_the_record_and_report_say_so(options, supervi
     first, second = tmp_path / "rl", tmp_path / "rl-2"
     for folder in (first, second):
         folder.mkdir()
-    begin_run(first, toy_slice, settings_of(given), resume=False, begun_from=start)
+    begin_run(first, toy_slice, settings_of(given), resume=False, course=Course(begun_from=start))
     recorded = json.loads((first / "run.json").read_text("utf-8"))
     assert recorded["begun_from"] == start
     assert recorded["settings"]["load_checkpoint"] == "tinker://m/weights/final"
@@ -106,7 +106,7 @@ def test_training_starts_there_and_the_record_and_report_say_so(options, supervi
 
     keep(first, [{"name": "000050", "batch": 50, "state_path": "tinker://n/weights/000050"}])
     next_start = find_start(str(first), second, preset)
-    begin_run(second, toy_slice, recorded["settings"], resume=False, begun_from=next_start)
+    begin_run(second, toy_slice, recorded["settings"], resume=False, course=Course(begun_from=next_start))
     shown = [row for table in view_runs([read_run(first, "rl"), read_run(second, "rl-2")]).tables for row in table.rows]
     said = next(list(row[1:]) for row in shown if row[0] == "begun from")
     assert said == ["sft-tinker-exp4, step 40", "rl, step 50, itself from sft-tinker-exp4, step 40"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sciscirl.envs.env import LabelEnv, build_messages
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_predictions
@@ -170,7 +170,7 @@ def test_a_right_choice_earns_the_most_and_answers_are_judged(pairs, toy_rendere
         record = json.loads(prompt[prompt.index('{"A": {"title"') :].splitlines()[0])
         return answers["A" if find_rank(record["A"]["title"]) > find_rank(record["B"]["title"]) else "B"]
 
-    evaluator = LabelEvaluator(pairs, RULES, toy_renderer, max_tokens=99)
+    evaluator = LabelEvaluator(pairs, RULES, toy_renderer, AnswerSampling(99))
     metrics = asyncio.run(evaluator.eval_token_completer(Scripted(toy_renderer.tokenizer, know)))
     assert (metrics["test/label_match"], metrics["test/recall/A"], metrics["test/n"]) == (1, 1, len(pairs))
     assert find_target(evaluator.predictions) == PAIRS

@@ -18,7 +18,7 @@ from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.adversarial.env import AdversarialEnv, AdversarialGroupBuilder, challenge_by
 from sciscirl.lab.adversarial.metrics import adversarial_schema
 from sciscirl.lab.compose import make_config, make_evaluator
@@ -283,7 +283,7 @@ def test_an_evaluation_gives_final_metrics_and_flip_rates_and_a_table_to_recompu
         papers,
         RULES,
         toy_renderer,
-        max_tokens=500,
+        AnswerSampling(500),
         folder=tmp_path,
         challenge=challenge_by(AdversarialRules(), "joint"),
     )
@@ -339,7 +339,7 @@ def test_the_presets_make_challenged_batches_and_evaluations(options, name):
         train.get_batch(12)
     evaluator = make_evaluator(resolve_run(options), config.dataset_builder)
     assert isinstance(evaluator.env_group_builders_P[0], AdversarialGroupBuilder)
-    assert evaluator.schema == adversarial_schema("joint")
+    assert evaluator.challenge.schema == adversarial_schema("joint")
     _, test = asyncio.run(chz.replace(config.dataset_builder, has_test=True)())
     assert isinstance(test.get_batch(0)[0], AdversarialGroupBuilder)
 

@@ -13,7 +13,7 @@ from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscidata.errors import SciSciDataError
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator, TopPCompleter
+from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator, TopPCompleter
 from sciscirl.lab.analysis.baselines import (
     BASELINES,
     evaluate_baselines,
@@ -58,7 +58,7 @@ def oracle(prompt: str) -> str:
 
 
 def judge(papers, renderer, choose, **options):
-    evaluator = LabelEvaluator(papers, RULES, renderer, max_tokens=200, **options)
+    evaluator = LabelEvaluator(papers, RULES, renderer, AnswerSampling(200), **options)
     metrics = asyncio.run(evaluator.eval_token_completer(Scripted(renderer.tokenizer, choose)))
     return evaluator, metrics
 
@@ -76,7 +76,7 @@ def test_predictions_are_in_the_order_of_the_papers_whoever_answers_first(test_p
             await asyncio.sleep(0.05 / (1 + len(self.prompts)))
             return await super().__call__(model_input, stop, max_tokens=max_tokens)
 
-    evaluator = LabelEvaluator(test_papers, RULES, toy_renderer, max_tokens=200)
+    evaluator = LabelEvaluator(test_papers, RULES, toy_renderer, AnswerSampling(200))
     policy = Reversed(toy_renderer.tokenizer, lambda prompt: say(oracle(prompt)))
     asyncio.run(evaluator.eval_token_completer(policy))
     assert evaluator.predictions["openalex_id"].to_list() == [paper.openalex_id for paper in test_papers]
@@ -106,7 +106,9 @@ def test_a_resumed_run_never_asks_the_same_weights_again(test_papers, toy_render
         raise ConnectionError("asked")
 
     def judge_step(step, answer):
-        evaluator = LabelEvaluator(test_papers, RULES, toy_renderer, max_tokens=200, folder=tmp_path / "predictions")
+        evaluator = LabelEvaluator(
+            test_papers, RULES, toy_renderer, AnswerSampling(200), folder=tmp_path / "predictions"
+        )
         policy = Scripted(toy_renderer.tokenizer, answer)
         store, export = open_store(tmp_path), evaluator.name_export(step)
         return asyncio.run(evaluator.eval_token_completer(policy, rollout_summary_export=export, store=store))
@@ -128,7 +130,7 @@ def test_an_error_of_the_server_is_raised_and_not_counted_as_wrong(test_papers, 
 def test_a_joint_task_is_judged_label_by_label_and_as_a_whole(toy_slice, toy_renderer, tmp_path):
     rules = TaskRules(target="joint", contract="two_keys", reward="partial")
     papers = read_split(toy_slice, "test", needs=TARGETS["joint"])
-    evaluator = LabelEvaluator(papers, rules, toy_renderer, max_tokens=300, folder=tmp_path)
+    evaluator = LabelEvaluator(papers, rules, toy_renderer, AnswerSampling(300), folder=tmp_path)
 
     def choose(prompt: str) -> str:  # knows disruption, and says that everything is balanced
         return render_answer(
@@ -155,7 +157,7 @@ def test_the_evaluators_temperature_reaches_the_sampler(test_papers, toy_rendere
         return await Scripted(toy_renderer.tokenizer, ["no"])(model_input, stop)
 
     monkeypatch.setattr(TopPCompleter, "__call__", record)
-    evaluator = LabelEvaluator(test_papers[:1], RULES, toy_renderer, max_tokens=70, temperature=0.25)
+    evaluator = LabelEvaluator(test_papers[:1], RULES, toy_renderer, AnswerSampling(70, 0.25))
     asyncio.run(evaluator(None))
     assert seen == [(0.25, 70)]
 
@@ -330,7 +332,7 @@ def test_every_result_says_how_far_it_has_come_from_chance_to_the_ceiling(toy_sl
 
     papers = read_split(release, "test", target="joint")
     rules = TaskRules(target="joint", contract="two_keys", reward="partial")
-    evaluator = LabelEvaluator(papers, rules, toy_renderer, max_tokens=300, ceiling=ceiling)
+    evaluator = LabelEvaluator(papers, rules, toy_renderer, AnswerSampling(300), ceiling=ceiling)
     metrics = asyncio.run(evaluator.eval_token_completer(Scripted(toy_renderer.tokenizer, lambda _: "?")))
     assert metrics["test/disruption/way_to_ceiling/label_match"] == pytest.approx(-1 / 3 / (0.8 - 1 / 3))
     assert not [name for name in metrics if "ceiling" in name and "disruption" not in name]

@@ -12,7 +12,7 @@ import pytest
 
 from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
 from sciscirl.lab.compose import train_preset
 from sciscirl.lab.dry_run import describe_server_training
@@ -150,7 +150,7 @@ def test_a_forecast_that_ties_is_wrong_is_invalid_and_is_counted(toy_slice, toy_
     forecasts = [{"disruptive": 0.4, "consolidating": 0.4, "neutral": 0.2}] * 3
     forecasts += [{"disruptive": 0.1, "consolidating": 0.2, "neutral": 0.7}] * 5 + [{}]
     rules = TaskRules(contract="probabilities", reward="strong")
-    evaluator = LabelEvaluator(papers, rules, toy_renderer, max_tokens=200)
+    evaluator = LabelEvaluator(papers, rules, toy_renderer, AnswerSampling(200))
     policy = Scripted(toy_renderer.tokenizer, map(json.dumps, forecasts))
     metrics = asyncio.run(evaluator.eval_token_completer(policy))
     assert (metrics["test/forecast_tie_rate"], metrics["test/invalid"]) == (3 / 9, 4 / 9)

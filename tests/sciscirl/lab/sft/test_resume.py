@@ -24,7 +24,7 @@ from sciscirl.lab.sft.examples import list_settings, make_papers_builder
 from sciscirl.lab.sft.tinker_backend import make_config
 from sciscirl.options import TinkerSftOptions, resolve_run
 from sciscirl.runs.checkpoints import list_weights, read_checkpoints
-from sciscirl.runs.record import begin_run
+from sciscirl.runs.record import Course, begin_run
 from tests.sciscirl.toy import RENDERER, gold_of
 
 N_STEPS, SIZE = 8, 3
@@ -136,7 +136,9 @@ def run(options: TinkerSftOptions, server: Server, monkeypatch, *, resume: bool 
     resolved = resolve_run(options)
     builder = make_papers_builder(resolved)
     settings = list_settings(resolved, builder)
-    first_step = begin_run(folder, Path(options.release), settings, resume=resume, steps_per_epoch=N_STEPS)
+    first_step = begin_run(
+        folder, Path(options.release), settings, resume=resume, course=Course(steps_per_epoch=N_STEPS)
+    )
     monkeypatch.setattr(train.tinker, "ServiceClient", server.connect)
     config = chz.replace(make_config(resolved, builder, first_step=first_step), evaluator_builders=[])
     asyncio.run(train.main(config))
