@@ -164,7 +164,7 @@ class CDConfig(Configuration):
 def first_open_window(window_years: int | None, last_year: int | None) -> int | None:
     """Return the first publication year whose window was not over before the last year of the data.
 
-    None where a window has no end, or nobody knows the last year.
+    None if a window has no end or the last year is unknown.
 
     Example:
         >>> first_open_window(5, 2024), CDConfig().times_of_citers(2019, 5)[-1]

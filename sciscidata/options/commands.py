@@ -212,7 +212,7 @@ class Program:
         self.commands, self.takes_pairs = commands, takes_pairs
 
     def run(self, words: Sequence[str]) -> int:
-        """Run the command that words name, say in a line what went wrong, and return the exit status."""
+        """Run a command by its words. Print an error in one line. Return the exit status."""
         try:
             self.act(words)
         except SciSciDataError as error:
@@ -228,7 +228,7 @@ class Program:
         return 0
 
     def act(self, words: Sequence[str]) -> None:
-        """Run the command that words name; its errors name flags. SystemExit if the words cannot be read."""
+        """Run a command by its words. Its errors name flags. SystemExit if the words cannot be read."""
         if not words or words[0] in ("-h", "--help", "--version"):
             text = f"{self.name} {self.version}" if "--version" in words else self.render()
             print(printable(text, lines=True))  # noqa: T201

@@ -273,7 +273,7 @@ def _call(words: Sequence[str]) -> None:
 def _call_sciscidata(words: Sequence[str]) -> None:
     from sciscidata.terminal.processes import python_command, python_environment
 
-    # It sets up logging, so it gets a process of its own.
+    # The command changes the logging of its process, so another process runs it.
     if subprocess.run(python_command("-m", "sciscidata", *words), env=python_environment(), check=False).returncode:
         raise SciSciRLError(
             "this step failed, for the reason above. Then give the same command again: it goes on from here."

@@ -229,7 +229,7 @@ class Preset(Length):
         return {name: getattr(getattr(self, PART_OF[name]) if name in PART_OF else self, name) for name in SETTINGS}
 
     def with_settings(self, **settings: Any) -> Preset:  # noqa: ANN401 (each part checks its own)
-        """Return this preset with settings of any part, and with fields of its own.
+        """Return this preset with other values of any setting or field.
 
         Example:
             >>> from sciscirl.presets import PRESETS

@@ -34,8 +34,8 @@ def synthetic() -> tuple[pl.LazyFrame, pl.LazyFrame]:
 
 
 def slots_of_year(graph: CitationGraph, venues: np.ndarray, year: int) -> venue_pairs.Slots:
-    lists, nobody = venue_pairs.references_of(graph, venues), np.zeros(graph.n_dated, np.bool_)
-    return venue_pairs.year_slots(graph, lists, graph.years.tolist().index(year), None, nobody)
+    lists, no_work = venue_pairs.references_of(graph, venues), np.zeros(graph.n_dated, np.bool_)
+    return venue_pairs.year_slots(graph, lists, graph.years.tolist().index(year), None, no_work)
 
 
 def cells_of(slots: venue_pairs.Slots) -> venue_pairs.Cells:

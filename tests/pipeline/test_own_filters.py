@@ -163,7 +163,7 @@ def test_the_api_pays_only_for_works_that_pass_a_filter_of_ones_own(tmp_path: Pa
         settings = config(server, tmp_path, eligibility=rules, split=SplitConfig(n_train=9, n_test=3))
         release = build(settings)
         assert release.train.select(long.all()).item()
-        assert release.manifest["counts"]["filters"]["long"] == 0  # none of them was scored
+        assert release.manifest["counts"]["filters"]["long"] == 0  # no work was scored
         assert release.manifest["source"]["passed_over"]["unfit_record"] > 50
     with pytest.raises(ConfigError, match=r"where\['sure'\] reads 'cd_index'.*OpenAlex API gives a sample"):
         BuildConfig(
