@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import platformdirs
 
@@ -16,7 +16,7 @@ from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.label_confidence import require_sigmoid
 from sciscidata.openalex_api.config import ApiConfig
-from sciscidata.options.checks import Configuration
+from sciscidata.options.checks import Configuration, field_hints
 from sciscidata.own_label import OwnLabel
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.config import SplitConfig
@@ -32,6 +32,8 @@ def default_cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("sciscidata"))
 
 
+#: Fields that a manifest leaves out, or shows in another way.
+_NOT_STATED: Final = ("out", "background", "scores_file", "cache_dir", "overwrite")
 #: Stands for the sizes that suit the source.
 _SPLIT: Final = SplitConfig()
 
@@ -119,6 +121,12 @@ class BuildConfig(Configuration):
             raise ConfigError(
                 f"BuildConfig.background is given, but {published.reason}. {remedy}, or give no background."
             )
+
+    def stated(self) -> dict[str, Any]:
+        """State its own fields, without parts, as a manifest does: those at their defaults are left out."""
+        hints = field_hints(type(self))
+        own = [one for one in fields(self) if one.name not in _NOT_STATED and not hints[one.name].configurations]
+        return {one.name: getattr(self, one.name) for one in own if getattr(self, one.name) != one.default}
 
     @property
     def measures(self) -> Measures:

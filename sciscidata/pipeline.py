@@ -215,6 +215,7 @@ def _describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: d
         "thresholds": asdict(config.thresholds),
         "eligibility": config.eligibility.stated(),
         "split": asdict(demand.split),
+        **({"build": own} if (own := config.stated()) else {}),
         **({} if demand.label is None else {"label": demand.label.stated()}),
         "atypicality": novelty,
         "counts": drawn.counts,

@@ -20,7 +20,8 @@ def settings(
     """Stand for settings that come from flags and from the file of ``--config``: a BuildConfig.
 
     Args:
-        sections: of the file: their names, "ingested" for all sources that can be a corpus, "all" for all.
+        sections: of the file: their names, "ingested" for all sources that can be a corpus, "all" for all of them and
+            all settings outside.
         top: those outside all sections, beside the source.
         without: names that have no flag here.
         of_corpus: the source is the corpus that the command names, which has the cache too.
@@ -33,7 +34,7 @@ def settings(
         from sciscidata.cli.settings import INGESTED, SECTIONS, SOURCES, list_settings
         from sciscidata.options.checks import Hint
 
-        groups: dict[str, Collection[str]] = {"all": SECTIONS, "ingested": INGESTED}
+        groups: dict[str, Collection[str]] = {"all": ("", *SECTIONS), "ingested": INGESTED}
         known = {one for name in sections.split() for one in groups.get(name, (name,))}
         changes: dict[str, dict[str, Any]] = {}
         if of_corpus:

@@ -41,7 +41,7 @@ _PAGE: Final = "describe {} --html scores.html  (these scores on one page, for a
 
 
 def build(
-    config: Annotated[_Config, settings("all", "out novelty background scores_file cache_dir overwrite")],
+    config: Annotated[_Config, settings("all")],
     *,
     dry_run: bool = False,
     print_config: bool = False,

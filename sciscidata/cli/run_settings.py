@@ -26,9 +26,7 @@ logger = logging.getLogger(__name__)
 def render_toml(config: BuildConfig) -> str:
     """Write the settings of a run as a settings file, also those at their defaults; a key of the API is left out."""
     kind = next(name for name, source in SOURCES.items() if type(config.source) is source)
-    top = {"source": kind, "out": config.out, "background": config.background, "cache_dir": config.cache_dir}
-    top |= {"scores_file": config.scores_file, "overwrite": config.overwrite}
-    top |= {"novelty": False} if config.novelty is None else {}
+    top = {"source": kind} | _read_fields(config, config) | ({"novelty": False} if config.novelty is None else {})
     parts: dict[str, Any] = {kind: config.source} | ({"api": config.api} if kind == "openalex" else {})
     parts |= {name: getattr(config, name) for name in SECTIONS if name not in SOURCES and name != "api"}
     lines = _assign(top)
@@ -47,7 +45,8 @@ def _read_fields(part: Any, config: BuildConfig) -> dict[str, Any]:  # noqa: ANN
         is_default_secret = (
             "secret" in field.metadata and value == field.default
         )  # the usual address of the API, for example
-        is_written = field.repr and "python_only" not in field.metadata
+        is_section = field_hints(type(part))[field.name].configurations
+        is_written = field.repr and "python_only" not in field.metadata and not is_section
         if field.name not in unread and is_written and not is_default_secret:
             values[field.name] = "all" if value is None and field.default is not None else value
     return values
@@ -113,7 +112,7 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Sections:
         raise VerificationError(
             f"{path} does not say how it was made ({error!r}). Name a release that `sciscidata build` has written."
         ) from error
-    settings[""] = {} if has_novelty else {"novelty": False}
+    settings[""] = {**manifest.get("build", {})} | ({} if has_novelty else {"novelty": False})
     if novelty:
         settings["novelty"] = novelty
     if "sql" in label or "column" in label:  # the name of its file is no path: flags give it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from sciscidata.cli.dry_run import describe_plan
 from sciscidata.cli.main import main
 from sciscidata.cli.run_settings import render_toml
-from sciscidata.cli.settings import read_toml, resolve
+from sciscidata.cli.settings import list_settings, read_toml, resolve
 from sciscidata.config import BuildConfig
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.example.source import WORKS_FILE
@@ -56,6 +57,37 @@ def test_the_printed_file_reads_back_to_the_same_configuration(run, tmp_path, fl
     assert render_toml(config) == printed
     assert run("--config", "run.toml", "--print-config")[1] == printed
     assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]  # nothing was read or written
+
+
+def test_a_new_field_of_a_build_is_a_flag_a_setting_and_stated(run, monkeypatch, capsys):
+    @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+    class WiderConfig(BuildConfig):
+        """A build of tomorrow.
+
+        Attributes:
+            depth: how deep to look, in layers.
+        """
+
+        depth: int = 1
+
+    monkeypatch.setattr("sciscidata.cli.settings.BuildConfig", WiderConfig)
+    list_settings.cache_clear()
+    try:
+        with pytest.raises(SystemExit, match="0"):
+            main(["build", "--help-all"])
+        assert "how deep to look, in layers [1]" in capsys.readouterr().out
+        printed = run(*SMALL, "--depth", "2", "--print-config")[1]
+        assert "depth = 2" in printed.partition("[")[0]
+        Path("run.toml").write_text(printed, "utf-8")
+        assert run("--config", "run.toml", "--print-config")[1] == printed
+        assert run("--config", "run.toml", "--out", "one")[0] == 0
+        assert run("--from-manifest", "one", "--out", "two")[0] == 0
+        assert json.loads(Path("two/manifest.json").read_text("utf-8"))["build"] == {"depth": 2}
+        assert main(["verify", "two"]) == 0
+        assert run(*SMALL, "--out", "three")[0] == 0
+        assert "build" not in json.loads(Path("three/manifest.json").read_text("utf-8"))
+    finally:
+        list_settings.cache_clear()
 
 
 def test_what_python_has_made_reads_back_too(tmp_path):
