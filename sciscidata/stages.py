@@ -10,12 +10,13 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import polars as pl
 
+from sciscidata import plots
 from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
@@ -32,6 +33,7 @@ from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.options.checks import check_value, checked_config, parse_shard
+from sciscidata.plots.figure import check_picture
 from sciscidata.records.ids import original_ids_beside
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.manifest_entries import describe_background
@@ -42,9 +44,44 @@ from sciscidata.storage.lock import own_work
 from sciscidata.storage.year_parts import by_work_id
 from sciscidata.terminal.progress import progress_bar
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Conventions = Annotated[tuple[str, ...], msgspec.Meta(title="NAME")]
 _NEEDED = "windows: years from 0 to 9999, or None for no end"
 Windows = Annotated[tuple[WindowYears, ...], msgspec.Meta(title="WINDOW", description=_NEEDED)]
+
+
+class Measure(NamedTuple):
+    """A measure that corpora are scored by. Its row in MEASURES says what differs from these defaults.
+
+    Attributes:
+        title: what `describe` calls its scores.
+        version: raised by one whenever the same corpus and config give other scores.
+        score: the column that is null where a row has no score. "": the first one of floats.
+        rows: what the rows are.
+        plot: draws the rows for `describe --html`. None: no picture.
+    """
+
+    title: str
+    version: int = 1
+    score: str = ""
+    rows: str = "works"
+    plot: Callable[..., Figure] | None = None
+
+
+#: By the stage that a file of scores states.
+MEASURES: Final = {
+    "cd": Measure("CD index", plot=plots.plot_disruption),
+    "null_cd": Measure("CD index against a null model", score="z", plot=plots.plot_null_cd_index),
+    "cd_sweep": Measure("CD index in many ways", rows="rows", plot=plots.plot_cd_sweep),
+    "novelty": Measure("atypicality"),
+}
+
+
+def find_measure(stage: str) -> Measure:
+    """Find the row of a measure, which needs none."""
+    return MEASURES.get(stage, Measure(stage.replace("_", " ")))
 
 
 def ingest(
@@ -152,7 +189,7 @@ def write_cd_index(
     """
     cache_dir = _cache_of(folder, cache_dir, "compute_cd_index")
     config = checked_config(config, CDConfig)
-    facts = state_facts("cd", folder, config.stated())
+    facts = _state("cd", folder, config.stated())
     number, n_shards = (1, 1) if shard is None else parse_shard(shard)
     if shard is not None:
         facts |= {"shard": f"{number}/{n_shards}"}
@@ -227,7 +264,7 @@ def write_null_cd_index(
     cache_dir = _cache_of(folder, cache_dir, "indicators.compute_null_cd_index")
     config = checked_config(config, CDConfig)
     draws = Draws(null, n_draws, seed).check()
-    facts = state_facts("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | draws._asdict())
+    facts = _state("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | draws._asdict())
     home = _tasks_folder(cache_dir, facts, out)
 
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
@@ -281,7 +318,7 @@ def write_atypicality(
     cache_dir = _cache_of(folder, cache_dir, "compute_atypicality")
     config = checked_config(config, NoveltyConfig)
     stated = describe_background(None if background is None else Path(background), config)
-    facts = state_facts("novelty", folder, asdict(config)) | {"background": stated}
+    facts = _state("novelty", folder, asdict(config)) | {"background": stated}
 
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
         works = scan_corpus(folder).works
@@ -324,14 +361,11 @@ def write_cd_sweep(
         ``out``: CD_SWEEP, with ``n_draws`` also null_mean, null_std and z (Float64). There is a row for each work,
         convention and window, sorted by work_id, then in the order in which they were given.
     """
-    from sciscidata.plots.disruption import plot_cd_sweep
-    from sciscidata.plots.figure import check_picture
-
     cache_dir = _cache_of(folder, cache_dir, "compute_cd_index")
     configs = _sweep_configs(windows, conventions)
     draws = None if n_draws is None else Draws("rewired", n_draws, seed).check()
     stated = {"windows": [*windows], "conventions": [*conventions], "n_draws": n_draws, "seed": seed}
-    facts = state_facts("cd_sweep", folder, stated)
+    facts = _state("cd_sweep", folder, stated)
     refuse_url(out, "out")
     check_picture(picture := Path(out).with_suffix(".png"))
     home = _tasks_folder(cache_dir, facts, out)
@@ -349,8 +383,12 @@ def write_cd_sweep(
     with own_work(home):
         file = _score_to_file(score, out, _Scored(facts, folder, cache_dir), overwrite=overwrite)
     with suppress(EmptyInputError):  # no work has an index
-        plot_cd_sweep(pl.scan_parquet(file, glob=False), path=picture)
+        plots.plot_cd_sweep(pl.scan_parquet(file, glob=False), path=picture)
     return file
+
+
+def _state(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[str, Any]:
+    return state_facts(stage, find_measure(stage).version, folder, config)
 
 
 def _cache_of(folder: object, cache_dir: str | Path | None, compute: str) -> Path:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from sciscidata import plots
 from sciscidata._support.quantiles import counted_quantiles
-from sciscidata.cli.summary import Part, print_lines, print_path, shown
+from sciscidata.cli.summary import Part, list_numbers, print_lines, print_path, shown
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.scores import read_score_facts
 from sciscidata.errors import EmptyInputError
@@ -28,6 +28,7 @@ from sciscidata.release.manifest import PICTURES
 from sciscidata.release.read import read_release
 from sciscidata.release.verify import kind_of
 from sciscidata.schemas import EXAMPLE
+from sciscidata.stages import find_measure
 from sciscidata.storage import atomic_file, check_file
 from sciscidata.terminal.messages import printable
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 _GENERATOR: Final = '<meta name="generator" content="sciscidata describe">'
 _NUMBERS: Final = ("publication_year", "cited_by_count", "cd_index", "novelty_score", "conventionality_score")
 _SHARES: Final = {0.0: "min", 0.1: "p10", 0.5: "median", 0.9: "p90", 1.0: "max"}
-_PLOTS: Final = {"cd": plots.plot_disruption, "null_cd": plots.plot_null_cd_index, "cd_sweep": plots.plot_cd_sweep}
 _ELSEWHERE: Final = ("title", "abstract", "openalex_id", "work_id", ORIGINAL_ID)  # what is no fact of an example
 _LOOK: Final = plots.Look(width="one", title="")
 _N_EXAMPLES, _MOST_FIELDS, _HEADING = 20, 30, 90
@@ -130,8 +130,8 @@ def _sections(path: Path) -> str:
         shown_id = pl.col(ORIGINAL_ID).cast(pl.String) if is_own else pl.format("W{}", "work_id")
         return _about(works, works.with_columns(openalex_id=shown_id))
     if kind == "scores":
-        rows, plot = pl.scan_parquet(path, glob=False), _PLOTS.get(read_score_facts(path)["stage"])
-        return _quantiles(rows) + (_figure(plot, rows) if plot else "")
+        rows, plot = pl.scan_parquet(path, glob=False), find_measure(read_score_facts(path)["stage"]).plot
+        return _quantiles(rows, ("publication_year", *list_numbers(rows))) + (_figure(plot, rows) if plot else "")
     return ""
 
 
@@ -159,10 +159,12 @@ def _fields(works: pl.LazyFrame, counts: dict[str, pl.Expr]) -> str:
     return _table(title, listed.columns, rows) if fields["field"].count() else ""
 
 
-def _quantiles(rows: pl.LazyFrame) -> str:
-    names = [name for name in _NUMBERS if name in rows.collect_schema()]
-    numbers = rows.select(pl.lit(0).alias("all"), *(pl.col(name).cast(pl.Float64) for name in names))
-    found = counted_quantiles(numbers, "all", [*_SHARES])
+def _quantiles(rows: pl.LazyFrame, numbers: Sequence[str] = _NUMBERS) -> str:
+    names = [name for name in numbers if name in rows.collect_schema()]
+    if not names:
+        return ""
+    cast = rows.select(pl.lit(0).alias("all"), *(pl.col(name).cast(pl.Float64) for name in names))
+    found = counted_quantiles(cast, "all", [*_SHARES])
     lines = [
         [name.replace("_", " "), _value("", of["n"][0]), *(_value(name, value) for value in of["quantile"])]
         for (name,), of in found.group_by("column", maintain_order=True)

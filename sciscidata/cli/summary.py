@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 
 import polars as pl
 from rich.console import Console
@@ -30,6 +30,7 @@ from sciscidata.release.manifest import MANIFEST, describe_ceiling, describe_fil
 from sciscidata.release.read import Release, list_splits, read_release
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.manifest_entries import remark_on_release
+from sciscidata.stages import find_measure
 from sciscidata.storage import real_path, storage_error
 from sciscidata.terminal.messages import discard, printable
 
@@ -321,31 +322,27 @@ def print_graph(graph: CitationGraph, folder: Path) -> Iterator[Part]:
     yield f"  {sum(path.stat().st_size for path in folder.iterdir()):,} bytes"
 
 
-#: The name of each stage of scores, and the column that says which works have one.
-_SCORES: Final = {
-    "cd": ("CD index", "cd_index"),
-    "null_cd": ("CD index against a null model", "z"),
-    "cd_sweep": ("CD index in many ways", "cd_index"),
-    "novelty": ("atypicality", "z_p10"),
-}
+def list_numbers(rows: pl.LazyFrame) -> list[str]:
+    """List the columns of a file of scores that hold measured numbers."""
+    return [name for name, kind in rows.collect_schema().items() if kind.is_float()]
 
 
 @printed
 def print_result(path: Path) -> Iterator[Part]:
     """Print what a file of scores holds, and by which conventions."""
     metadata = verify_scores(path)
-    title, name = _SCORES[metadata["stage"]]
-    known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()
+    measure, rows = find_measure(metadata["stage"]), pl.scan_parquet(path, glob=False)
+    score = measure.score or next(iter(list_numbers(rows)), "work_id")
+    known = rows.select(pl.col(score).count()).collect().item()
     size = describe_file(path)
     settings = ", ".join(f"{key} {value}" for key, value in metadata["config"].items() if value is not None)
-    yield title
+    yield measure.title
     yield f"  {settings}"
     if metadata.get("background"):
         yield f"  null model: background {metadata['background']['sha256']}"
     if "shard" in metadata:
         yield f"  shard {metadata['shard']} of the works"
-    counted = "rows" if metadata["stage"] == "cd_sweep" else "works"
-    yield f"  {counted}: {metadata['rows']:,} ({known:,} with a score)"
+    yield f"  {measure.rows}: {metadata['rows']:,} ({known:,} with a score)"
     yield f"  columns: {', '.join(metadata['columns'])}"
     yield f"  corpus: {metadata['source']}, corpus.json sha256 {metadata['corpus_sha256']}"
     yield from _list_place("scores", path)

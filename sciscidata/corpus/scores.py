@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 #: The name of the metadata in which a score file states its facts.
 SCORES_KEY: Final = b"sciscidata_stage"
 _COUNTED: Final = ("rows", "columns", *BLANK_SEAL)  # facts that no caller states
-#: Raised by one whenever the same corpus and config give other scores.
-_FORMAT_VERSIONS: Final = {"cd": 1, "null_cd": 1, "cd_sweep": 1, "novelty": 1}
 _REMEDY: Final = "Make it again, with overwrite=True."
 
 
@@ -44,7 +42,7 @@ def read_score_facts(path: str | Path) -> dict[str, Any]:
         ) from error
     try:
         facts: Any = json.loads(stated)
-        if facts["stage"] not in _FORMAT_VERSIONS or not isinstance(facts["config"], dict):
+        if not isinstance(facts["stage"], str) or not isinstance(facts["config"], dict):
             raise ValueError
         counts = {"rows": metadata.num_rows, "columns": metadata.schema.names}
         return {**dict.fromkeys(("source", "corpus_sha256")), **facts, **counts}
@@ -60,12 +58,12 @@ def verify_scores(path: str | Path) -> dict[str, Any]:
     return facts
 
 
-def state_facts(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[str, Any]:
-    """State the stage of scores, its options, and the corpus; errors are as in ``scan_corpus``."""
+def state_facts(stage: str, version: int, folder: str | Path, config: dict[str, Any]) -> dict[str, Any]:
+    """State the stage of scores and its version, its options, and the corpus; errors are as in ``scan_corpus``."""
     provenance = scan_corpus(folder).provenance
     return {
         "stage": stage,
-        "format_version": _FORMAT_VERSIONS[stage],
+        "format_version": version,
         "config": config,
         "source": provenance.get("kind"),
         "corpus_sha256": provenance["report_sha256"],
