@@ -337,7 +337,8 @@ def print_result(path: Path) -> Iterator[Part]:
     size = describe_file(path)
     settings = ", ".join(f"{key} {value}" for key, value in metadata["config"].items() if value is not None)
     yield measure.title
-    yield f"  {settings}"
+    if settings:
+        yield f"  {settings}"
     if metadata.get("background"):
         yield f"  null model: background {metadata['background']['sha256']}"
     if "shard" in metadata:

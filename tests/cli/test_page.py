@@ -10,6 +10,7 @@ import pytest
 
 from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
+from sciscidata.corpus.scores import state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.graph.graph import read_graph
 from sciscidata.pipeline import build, export_labelled, write_background
@@ -110,6 +111,21 @@ def test_graphs_scores_and_backgrounds_have_a_plain_page(home, tmp_path):
         assert text.count("<img") == n_pictures
         assert told in text
         assert Page(text).text.strip()
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [(pl.lit(0.5), "<td>age of references</td><td>100</td>"), (pl.lit("a"), "<p>new measure · works: 100")],
+)
+def test_a_measure_without_a_row_in_the_table_is_verified_and_described(home, tmp_path, capsys, column, told):
+    ids = scan_synthetic(SyntheticConfig(n_works=100)).works.select("work_id").sort("work_id").collect()
+    facts = state_facts("new_measure", 1, home / "corpus", {})
+    scores = ids.select("work_id", age_of_references=column)
+    file = write_scores([scores], tmp_path / "new.parquet", facts, replace=False)
+    assert main(["verify", str(file)]) == 0
+    assert main(["describe", str(file), "--html", str(tmp_path / "page.html")]) == 0
+    assert "new measure\n  works: 100 (100 with a score)" in capsys.readouterr().out
+    assert told in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_works_of_own_tables_keep_their_ids(tmp_path):
