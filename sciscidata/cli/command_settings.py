@@ -31,7 +31,7 @@ def settings(
     def list_options() -> list[Option]:
         import msgspec
 
-        from sciscidata.cli.settings import INGESTED, SECTIONS, SOURCES, list_settings
+        from sciscidata.cli.build_options import INGESTED, SECTIONS, SOURCES, list_settings
         from sciscidata.options.checks import Hint
 
         groups: dict[str, Collection[str]] = {"all": ("", *SECTIONS), "ingested": INGESTED}
@@ -60,7 +60,7 @@ def settings(
 
     def make(values: Values, in_file: InFile) -> BuildConfig:
         """Put the flags over the settings file, and note in ``in_file`` which settings are left of the file."""
-        from sciscidata.cli.settings import merge, read_toml, resolve
+        from sciscidata.cli.build_options import merge, read_toml, resolve
 
         flags: dict[str, dict[str, Any]] = {}
         for key, value in values.items():
@@ -72,7 +72,7 @@ def settings(
         in_file -= {(section, name) for section, one in flags.items() for name in one}
         typed = merge(file, flags)
         if "from_manifest" in values:
-            from sciscidata.cli.run_settings import check_background, read_release_settings
+            from sciscidata.cli.repeat_run import check_background, read_release_settings
 
             path = Path(values["from_manifest"])
             config = resolve(merge(read_release_settings(path, typed), typed), typed)

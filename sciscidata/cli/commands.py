@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import sciscidata
 from sciscidata.cli.command_settings import settings
@@ -65,7 +65,7 @@ def build(
     from sciscidata.cli.summary import log_first_steps, print_lines, print_release
 
     if print_config:
-        from sciscidata.cli.run_settings import render_toml
+        from sciscidata.cli.repeat_run import render_toml
 
         print_lines(render_toml(config).splitlines())
         return
@@ -80,7 +80,7 @@ def build(
     if is_first:
         log_first_steps(release)
     if from_manifest is not None:
-        from sciscidata.cli.run_settings import compare_lines
+        from sciscidata.cli.repeat_run import compare_lines
 
         print_lines([compare_lines(release, from_manifest)])
 
@@ -370,18 +370,6 @@ def fetch(address: str, get: Annotated[partial[Path], arguments(sciscidata.hubs.
     verify(get(address))
 
 
-def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
-    """Print a script that completes commands and flags in a shell.
-
-    Args:
-        shell: bash, zsh or tcsh.
-
-    Example:
-        eval "$(sciscidata completion bash)"
-    """
-    PROGRAM.complete(shell)
-
-
 def _score(stage: Callable[..., Path], config: _Config, engine: _Engine, *, draws: bool = False) -> None:
     """Score the corpus that a command names into the file of ``--out``, and print what it holds."""
     from sciscidata.cli.summary import measured, print_lines, print_result
@@ -455,7 +443,7 @@ class _Program(Program):
 
 _COMMANDS: Final = (
     *(build, background, ingest, graph, cd, null_cd, sweep, novelty, tasks, export),
-    *(verify, describe, diagnose, publish, fetch, completion),
+    *(verify, describe, diagnose, publish, fetch),
 )
 PROGRAM: Final = _Program(
     "sciscidata",

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from sciscidata.errors import SciSciDataError
+from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.options.parser import (
     ARGUMENTS,
@@ -74,8 +74,13 @@ def arguments(function: Callable[..., Any], *names: str) -> Part:
 def _check(option: Option, values: Values) -> Any:  # noqa: ANN401
     from sciscidata.options.checks import check_value
 
-    value, is_either = values[option.name], len(option.hint.kinds) > 1  # text or a path: the function takes both
-    return value if is_either else check_value(option.flag, value, option.hint)
+    value = values[option.name]
+    if len(option.hint.kinds) > 1:  # text or a path: the function takes both
+        return value
+    try:
+        return check_value(option.flag, value, option.hint)
+    except ConfigError as error:
+        raise ConfigError(option.name_none(str(error))) from None
 
 
 def _value(option: Option) -> Part:
@@ -195,7 +200,7 @@ def call(command: Command, values: Values, in_file: InFile) -> None:
 
 
 class Program:
-    """A program with commands by name; ``sweep repro`` is one of two words.
+    """A program with commands by name, and ``completion``; ``sweep repro`` is one of two words.
 
     Args:
         name: what is typed.
@@ -209,7 +214,21 @@ class Program:
         self, name: str, about: str, version: str, commands: Mapping[str, Command], *, takes_pairs: bool = False
     ) -> None:
         self.name, self.about, self.version = name, about, version
-        self.commands, self.takes_pairs = commands, takes_pairs
+        self.takes_pairs = takes_pairs
+
+        def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
+            """Print a script that completes commands and options in a shell.
+
+            Args:
+                shell: bash, zsh or tcsh.
+
+            Example:
+                eval "$({} completion bash)"
+            """
+            self.complete(shell)
+
+        completion.__doc__ = inspect.cleandoc(completion.__doc__ or "").format(name)
+        self.commands = {**commands, "completion": completion}
 
     def run(self, words: Sequence[str]) -> int:
         """Run a command by its words. Print an error in one line. Return the exit status."""

@@ -67,10 +67,10 @@ class Option:
         """Whether it is a single number."""
         return bool(self.hint.kinds) and self.hint.kinds[0] in (int, float)
 
-    @property
-    def none_words(self) -> str:
-        """What errors say instead of ``or None``: nothing where None is the default, which needs no word."""
-        return f", or {_NO_LIMIT[0]}" if self.is_number and self.default is not None else ""
+    def name_none(self, message: str) -> str:
+        """Say what can be typed instead of ``or None``: nothing where None is the default, which needs no word."""
+        words = f", or {_NO_LIMIT[0]}" if self.is_number and self.default is not None else ""
+        return message.replace(", or None", words)
 
     @property
     def _item(self) -> Hint | None:
@@ -136,8 +136,7 @@ class Option:
         except ValueError:
             if self._item is not None and str in self._item.kinds:
                 return text
-            words = f"{self.hint}".replace(", or None", self.none_words)
-            raise argparse.ArgumentTypeError(f"is {text!r}, needs {words}") from None
+            raise argparse.ArgumentTypeError(self.name_none(f"is {text!r}, needs {self.hint}")) from None
 
     def add_to(self, parser: argparse.ArgumentParser) -> argparse.Action:
         """Add its flag, or its place, to a parser."""
@@ -237,13 +236,13 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
     for option in known.values():
         flags.setdefault(option.name, set()).add(option.flag)
     known |= {option.name: option for option in known.values() if len(flags[option.name]) == 1}
-    none: list[str] = []  # what None is called, for the first option of the message
+    named: list[Option] = []
 
     def name(match: re.Match[str]) -> str:
         option, value = known.get(match[1]), match[2]
         if option is None or (value is None and "." not in match[1]):
             return match[0]
-        none.append(option.none_words)
+        named.append(option)
         words = " ".join(re.findall(r"[^\s'\"(),]+", value or ""))
         if (option.section, option.name) in in_file:
             where = f"[{option.section}] {option.name}" if option.section else option.name
@@ -256,8 +255,8 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
 
     message = re.sub(rf"(?<![\w.-])([A-Z]\w+\.\w+|[a-z]\w+(?==))(?:=({_VALUE}))?", name, message)
     message = re.sub(r"(--[\w-]+ [\w.-]+), (?=--[\w-]+ \w)", r"\1 ", message)  # as they are typed
-    if none:
-        message = message.replace(", or None", none[0])
+    if named:
+        message = named[0].name_none(message)
     classes = {
         option.owner: _stand_for(option, known) for option in known.values() if option.section not in ("", ARGUMENTS)
     }

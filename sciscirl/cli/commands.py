@@ -212,18 +212,6 @@ def _fetch_release(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "release": str(fetch(str(address)))}
 
 
-def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
-    """Print a script that completes commands and options in a shell.
-
-    Args:
-        shell: bash, zsh or tcsh.
-
-    Example:
-        eval "$(sciscirl completion bash)"
-    """
-    PROGRAM.complete(shell)
-
-
 def demo(
     code: sciscirl.options.ModelCodeOptions,
     *,
@@ -307,7 +295,7 @@ class _Program(Program):
 
 _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
 _COMMANDS: Final = (
-    *(train, sft, evaluate, presets, completion, lab.calibrate, lab.select, lab.compare, lab.report, lab.model),
+    *(train, sft, evaluate, presets, lab.calibrate, lab.select, lab.compare, lab.report, lab.model),
     *(lab.serve, lab.merge, lab.sweep, lab.sweep_repro, lab.export_task, demo),
 )
 PROGRAM: Final = _Program(

@@ -15,7 +15,7 @@ import pytest
 
 import sciscidata as ssd
 from sciscidata import __version__
-from sciscidata.cli.settings import merge, read_toml, resolve
+from sciscidata.cli.build_options import merge, read_toml, resolve
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.label_thresholds import LabelThresholds

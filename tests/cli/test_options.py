@@ -10,9 +10,9 @@ import sys
 
 import pytest
 
+from sciscidata.cli.build_options import SECTIONS, SOURCES, list_settings, resolve
 from sciscidata.cli.commands import PROGRAM
 from sciscidata.cli.main import main
-from sciscidata.cli.settings import SECTIONS, SOURCES, list_settings, resolve
 from sciscidata.config import BuildConfig
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import field_hints
@@ -200,6 +200,22 @@ def test_wrong_usage_is_one_line_with_what_was_meant(words, told, capsys):
     assert (end.value.code, error.count("\n"), error[:7]) == (2, 1, "error: ")
     assert told in error
     assert "SECRET" not in error
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("tasks folder --run 0", "--run is 0, needs a whole number from 1."),
+        ("sweep corpus --out a.parquet --n-draws 0", "--n-draws is 0, needs a whole number from 2 to 1,000,000."),
+        (
+            "cd corpus --out a.parquet --window-years -1",
+            "--window-years is -1, needs a whole number from 0 to 9999, or all.",
+        ),
+    ],
+)
+def test_a_wrong_value_is_never_to_become_none_which_nobody_can_type(words, told, capsys):
+    assert main(words.split()) == 1
+    assert capsys.readouterr().err == f"error: {told}\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sciscidata as ssd
+from sciscidata.cli.build_options import list_settings
 from sciscidata.cli.main import main
-from sciscidata.cli.settings import list_settings
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics import diagnose as diagnose_module

@@ -28,8 +28,8 @@ from sciscidata import (
     scan_synthetic,
     verify,
 )
+from sciscidata.cli.build_options import resolve
 from sciscidata.cli.main import main
-from sciscidata.cli.settings import resolve
 from sciscidata.errors import ConfigError
 from sciscidata.sources.openalex.candidates import Candidates
 from tests.conftest import example_lines

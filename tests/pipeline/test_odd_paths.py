@@ -13,8 +13,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from sciscidata.cli.build_options import resolve
 from sciscidata.cli.main import main
-from sciscidata.cli.settings import resolve
 from sciscidata.errors import InputNotFoundError
 from sciscidata.sources.record_files import find_files
 from sciscidata.sources.records import RecordsConfig, pull_records

@@ -24,8 +24,8 @@ from sciscidata import (
     read_release,
     verify,
 )
-from sciscidata.cli.run_settings import read_release_settings, render_toml
-from sciscidata.cli.settings import read_toml, resolve
+from sciscidata.cli.build_options import read_toml, resolve
+from sciscidata.cli.repeat_run import read_release_settings, render_toml
 from sciscidata.cli.summary import print_release, print_verified
 from sciscidata.errors import (
     ConfigError,

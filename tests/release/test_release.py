@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata.cli.run_settings import read_old_manifest
+from sciscidata.cli.repeat_run import read_old_manifest
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import (
     ConfigError,

@@ -20,7 +20,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata.cli.settings import read_toml
+from sciscidata.cli.build_options import read_toml
 from sciscidata.errors import (
     ConfigError,
     CorruptRecordError,

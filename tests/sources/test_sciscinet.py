@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_series_equal
 
 from benchmarks.make_sciscinet import make, write_version_1
-from sciscidata.cli.settings import resolve
+from sciscidata.cli.build_options import resolve
 from sciscidata.config import BuildConfig
 from sciscidata.disruption.compare import compare_scores, compare_z
 from sciscidata.eligibility import EligibilityConfig, mark_removals

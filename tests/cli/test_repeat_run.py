@@ -12,10 +12,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from sciscidata.cli.build_options import list_settings, read_toml, resolve
 from sciscidata.cli.dry_run import describe_plan
 from sciscidata.cli.main import main
-from sciscidata.cli.run_settings import render_toml
-from sciscidata.cli.settings import list_settings, read_toml, resolve
+from sciscidata.cli.repeat_run import render_toml
 from sciscidata.config import BuildConfig
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.example.source import WORKS_FILE
@@ -70,7 +70,7 @@ def test_a_new_field_of_a_build_is_a_flag_a_setting_and_stated(run, monkeypatch,
 
         depth: int = 1
 
-    monkeypatch.setattr("sciscidata.cli.settings.BuildConfig", WiderConfig)
+    monkeypatch.setattr("sciscidata.cli.build_options.BuildConfig", WiderConfig)
     list_settings.cache_clear()
     try:
         with pytest.raises(SystemExit, match="0"):

@@ -1,4 +1,4 @@
-"""The settings of a run as a file, and those of a release: ``--print-config`` and ``--from-manifest``."""
+"""A run again: its settings as a file (``--print-config``), and those of a release (``--from-manifest``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sciscidata.cli.settings import SECTIONS, SOURCES, Sections
+from sciscidata.cli.build_options import SECTIONS, SOURCES, Sections
 from sciscidata.config import BuildConfig, list_unread
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.options.checks import field_hints
