@@ -117,10 +117,7 @@ class BuildConfig(Configuration):
                     f"known when it asks. {_sentence(why.remedy)}, or read columns of WORKS only: {', '.join(WORKS)}."
                 )
         if self.background is not None and (published := source.own_scores(self.source)):
-            remedy = _sentence(published.remedy)
-            raise ConfigError(
-                f"BuildConfig.background is given, but {published.reason}. {remedy}, or give no background."
-            )
+            raise _no_background(published.reason, _sentence(published.remedy))
 
     def stated(self) -> dict[str, Any]:
         """State its own fields, without parts, as a manifest does: those at their defaults are left out."""
@@ -162,7 +159,11 @@ class BuildConfig(Configuration):
                 f"{remedy}, or set SplitConfig.balance='disruption'."
             )
         if self.background is not None:
-            raise ConfigError(f"BuildConfig.background is given, but {reason}. {remedy}, or give no background.")
+            raise _no_background(reason, remedy)
+
+
+def _no_background(reason: str, remedy: str) -> ConfigError:
+    return ConfigError(f"BuildConfig.background is given, but {reason}. {remedy}, or give no background.")
 
 
 def _sentence(words: str) -> str:

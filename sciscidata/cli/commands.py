@@ -10,16 +10,25 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import sciscidata
-from sciscidata.cli.command_settings import settings
-from sciscidata.options.commands import InFile, Program, arguments, call, list_options, read_sections
-from sciscidata.options.parser import ARGUMENTS, translate
+from sciscidata.options.commands import (
+    GENERAL,
+    InFile,
+    Part,
+    Program,
+    Values,
+    arguments,
+    call,
+    list_options,
+    read_sections,
+)
+from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, translate
 from sciscidata.terminal.messages import tell
 
 if TYPE_CHECKING:
@@ -37,7 +46,6 @@ _Engine: TypeAlias = "partial[sciscidata.engines.config.EngineConfig]"
 _PARQUET: Final = "Parquet file to write"
 #: What the help of a command says that goes on where it was stopped.
 GOES_ON: Final = "A run that was stopped goes on where it ended."
-_PAGE: Final = "describe {} --html scores.html  (these scores on one page, for a browser)"
 
 
 def build(
@@ -177,7 +185,6 @@ def cd(
     # The first window of --window 5 10 has its columns without a name at their ends already.
     further = tuple(window for window in config.cd.windows if window != config.cd.window_years)
     _score(partial(stage, config=dataclasses.replace(config.cd, windows=further)), config, engine)
-    _log_next(_PAGE, path=config.out)
 
 
 def null_cd(
@@ -194,7 +201,6 @@ def null_cd(
         sciscidata null-cd corpora/openalex --n-draws 100 --out null.parquet
     """
     _score(partial(stage, config=config.cd), config, engine)
-    _log_next(_PAGE, path=config.out)
 
 
 def sweep(
@@ -234,7 +240,6 @@ def novelty(
     from sciscidata.stages import write_atypicality
 
     _score(partial(write_atypicality, config=config.novelty, background=config.background), config, engine)
-    _log_next(_PAGE, path=config.out)
 
 
 def tasks(
@@ -370,6 +375,76 @@ def fetch(address: str, get: Annotated[partial[Path], arguments(sciscidata.hubs.
     verify(get(address))
 
 
+def settings(
+    sections: str, top: str = "out cache_dir overwrite", *, without: str = "", of_corpus: bool = False, writes: str = ""
+) -> Part:
+    """Stand for settings that come from flags and from the file of ``--config``: a BuildConfig.
+
+    Args:
+        sections: of the file: their names, "ingested" for all sources that can be a corpus, "all" for all of them and
+            all settings outside.
+        top: those outside all sections, beside the source.
+        without: names that have no flag here.
+        of_corpus: the source is the corpus that the command names, which has the cache too.
+        writes: what ``--out`` names, without which the command cannot run; "": a release.
+    """
+
+    def list_own() -> list[Option]:
+        import msgspec
+
+        from sciscidata.cli.build_options import INGESTED, SECTIONS, SOURCES, list_settings
+        from sciscidata.options.checks import Hint
+
+        groups: dict[str, Collection[str]] = {"all": ("", *SECTIONS), "ingested": INGESTED}
+        known = {one for name in sections.split() for one in groups.get(name, (name,))}
+        changes: dict[str, dict[str, Any]] = {}
+        if of_corpus:
+            text = "what `sciscidata ingest` has made"
+            changes["corpus.folder"] = {"flag": "CORPUS", "text": text, "title": GENERAL}
+            changes[".cache_dir"] = {"default": "CORPUS/cache"}
+        elif sections != "all":
+            some = Hint(Literal[*(name for name in SOURCES if name in known)])
+            changes[".source"] = {"hint": some, "default": None}
+        if writes:
+            changes[".out"] = {"text": writes, "default": REQUIRED}
+        named = {f".{name}" for name in top.split()} | {"corpus.folder" if of_corpus else ".source"}
+        file = Hint(Annotated[Path, msgspec.Meta(title="FILE")])
+        text = "TOML file of settings, which flags go over"
+        return [
+            Option("", ARGUMENTS, "config", "--config", file, None, text, GENERAL),
+            *(
+                dataclasses.replace(option, **changes.get(option.key, {}))
+                for option in list_settings()
+                if (option.section in known and option.name not in without.split()) or option.key in named
+            ),
+        ]
+
+    def make(values: Values, in_file: InFile) -> _Config:
+        """Put the flags over the settings file, and note in ``in_file`` which settings are left of the file."""
+        from sciscidata.cli.build_options import merge, read_toml, resolve
+
+        flags: dict[str, dict[str, Any]] = {}
+        for key, value in values.items():
+            section, dot, name = key.partition(".")
+            if dot:
+                flags.setdefault(section, {})[name] = value
+        file = read_toml(Path(values["config"])) if "config" in values else {}
+        in_file |= {(section, name) for section, one in file.items() for name in one}
+        in_file -= {(section, name) for section, one in flags.items() for name in one}
+        typed = merge(file, flags)
+        if "from_manifest" in values:
+            from sciscidata.cli.repeat_run import check_background, read_release_settings
+
+            path = Path(values["from_manifest"])
+            config = resolve(merge(read_release_settings(path, typed), typed), typed)
+            check_background(config, path)
+            return config
+        base = {"": {"cache_dir": str(Path(flags["corpus"]["folder"]) / "cache")}} if of_corpus else {}
+        return resolve(merge(base, typed))
+
+    return Part(list_own, make)
+
+
 def _score(stage: Callable[..., Path], config: _Config, engine: _Engine, *, draws: bool = False) -> None:
     """Score the corpus that a command names into the file of ``--out``, and print what it holds."""
     from sciscidata.cli.summary import measured, print_lines, print_result
@@ -380,6 +455,8 @@ def _score(stage: Callable[..., Path], config: _Config, engine: _Engine, *, draw
         picture = file.with_suffix(".png")
         if draws and picture.exists():  # there is none if no work has an index
             print_lines([f"picture: {picture}"])
+    if not draws:
+        _log_next("describe {} --html scores.html  (these scores on one page, for a browser)", path=config.out)
 
 
 def _open(config: _Engine) -> AbstractContextManager[Any]:

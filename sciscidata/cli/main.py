@@ -10,10 +10,9 @@ from contextlib import suppress
 from typing import NoReturn
 
 from sciscidata.cli.commands import PROGRAM
-from sciscidata.errors import MemoryLimitError
 
 # Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
-from sciscidata.terminal.memory import check_limits, collect_garbage_rarely
+from sciscidata.terminal.memory import collect_garbage_rarely
 from sciscidata.terminal.messages import end_well, open_terminal, show_cursor, tell
 from sciscidata.terminal.processes import python_environment
 
@@ -25,20 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Without ``arguments`` those of this process are read, which the command then has to itself: Ctrl-C ends it.
     """
     if arguments is not None:
-        return _run(arguments)
+        return PROGRAM.run(arguments)
     signal.signal(signal.SIGINT, _interrupt)
     os.environ |= python_environment()  # for what libraries start
     open_terminal()
     collect_garbage_rarely()
     try:
-        check_limits()
-        status = end_well(_run, sys.argv[1:])
+        status = end_well(PROGRAM.run, sys.argv[1:])
         if status:
             _leave(status)
         return status
-    except MemoryLimitError as error:
-        tell(f"error: {error}")
-        return 1
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         from sciscidata.storage import clear_unfinished
@@ -73,7 +68,3 @@ def _interrupt(*_: object) -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not isinstance(sys.exception(), KeyboardInterrupt):
         raise KeyboardInterrupt
-
-
-def _run(arguments: Sequence[str]) -> int:
-    return PROGRAM.run(arguments)

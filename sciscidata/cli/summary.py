@@ -243,8 +243,7 @@ def measured() -> Generator[None]:
         own, workers = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         memory = f"peak memory {own / per_gb:.2f} GB"
         memory += f" (largest worker {workers / per_gb:.2f} GB)" if workers else ""
-    with standard_output() as console:
-        console.print(f"took {time.monotonic() - start:.1f} s, {memory}")
+    print_lines([f"took {time.monotonic() - start:.1f} s, {memory}"])
 
 
 def print_path(path: Path) -> list[Part]:
@@ -262,7 +261,8 @@ def print_path(path: Path) -> list[Part]:
         return print_release(read_release(path))
 
 
-def print_verified(verified: Verified) -> None:
+@printed
+def print_verified(verified: Verified) -> Iterator[Part]:
     """Print that something holds what it says of itself."""
     counts = ", ".join(
         f"{name} {count:,}" if verified.kind == "release" else f"{count:,} {name}"
@@ -270,24 +270,23 @@ def print_verified(verified: Verified) -> None:
     )
     counts += " works" if verified.kind == "release" else ""
     done, left = verified.recomputed or ({}, {})
-    with standard_output() as console:
-        console.print(f"verified: {verified.kind} {shown(verified.path)} ({counts})")
-        for name, numbers in done.items():
-            console.print(f"  recomputed: {name} from {numbers}")
-        for name, reason in left.items():
-            console.print(f"  not recomputed: {name} ({reason})")
-        for name in verified.changed:
-            console.print(f"  changed since, or added: {name}, which describes the release and holds no data")
+    yield f"verified: {verified.kind} {shown(verified.path)} ({counts})"
+    for name, numbers in done.items():
+        yield f"  recomputed: {name} from {numbers}"
+    for name, reason in left.items():
+        yield f"  not recomputed: {name} ({reason})"
+    for name in verified.changed:
+        yield f"  changed since, or added: {name}, which describes the release and holds no data"
 
 
-def print_published(published: Published) -> None:
+@printed
+def print_published(published: Published) -> Iterator[Part]:
     """Print what went where, or would."""
     n_bytes = sum(published.files.values())
-    with standard_output() as console:
-        console.print(f"{'published' if published.is_final else 'not published yet'}: {published.place}")
-        console.print(f"  files: {len(published.files):,} ({n_bytes:,} bytes)")
-        if published.revision:
-            console.print(f"  revision: {published.revision}")
+    yield f"{'published' if published.is_final else 'not published yet'}: {published.place}"
+    yield f"  files: {len(published.files):,} ({n_bytes:,} bytes)"
+    if published.revision:
+        yield f"  revision: {published.revision}"
 
 
 @printed

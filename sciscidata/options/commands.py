@@ -146,24 +146,22 @@ def _list_parameters(function: Callable[..., Any]) -> list[Option]:
     return options
 
 
-def _list_parts(command: Command) -> dict[str, Part]:
-    """List what each parameter of a command stands for; single values come first."""
-    values: dict[str, Part] = {}
-    parts: dict[str, Part] = {}
+def _list_parts(command: Command) -> list[tuple[Option, Part]]:
+    """List the parameters of a command, and what each stands for."""
+    parts: list[tuple[Option, Part]] = []
     for option in _list_parameters(command):
         hint = option.hint.whole
         kind = get_args(hint)[0] if get_origin(hint) is partial else hint
         own = [one for one in get_args(hint) if isinstance(one, Part)]
-        if own or dataclasses.is_dataclass(kind):
-            parts[option.name] = own[0] if own else _fields(kind, is_partial=kind is not hint)
-        else:
-            values[option.name] = _value(option)
-    return values | parts
+        is_class = dataclasses.is_dataclass(kind)
+        part = own[0] if own else _fields(kind, is_partial=kind is not hint) if is_class else _value(option)
+        parts.append((option, part))
+    return parts
 
 
 def list_options(command: Command) -> list[Option]:
     """List the options of a command in the order of its full help. Two classes may share a name: the first counts."""
-    options = [option for part in _list_parts(command).values() for option in part.list_options()]
+    options = [option for _, part in _list_parts(command) for option in part.list_options()]
     return sorted(options, key=lambda option: (option.title != GENERAL, option.title != _HERE))
 
 
@@ -194,9 +192,8 @@ def _describe(command: Command) -> dict[str, Any]:
 
 def call(command: Command, values: Values, in_file: InFile) -> None:
     """Call a command with the values that were typed."""
-    defaults = {option.key for option in _list_parameters(command) if option.default is not REQUIRED} - {*values}
-    parts = _list_parts(command).items()
-    command(**{name: part.make(values, in_file) for name, part in parts if name not in defaults})
+    parts = [(one.name, part) for one, part in _list_parts(command) if one.default is REQUIRED or one.key in values]
+    command(**{name: part.make(values, in_file) for name, part in parts})
 
 
 class Program:

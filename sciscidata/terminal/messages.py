@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from sciscidata.terminal.memory import about_memory
+from sciscidata.errors import MemoryLimitError
+from sciscidata.terminal.memory import about_memory, check_limits
 
 #: Control characters (ESC begins commands to the terminal), marks that reorder or end a line, and lone surrogates.
 _COMMANDS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -162,9 +163,16 @@ def show_cursor() -> None:
 
 
 def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
-    """Run a command, flush its output, and return its exit status: 1 with a message if the output fails."""
+    """Run a command, flush its output, and return its exit status: 1 with a message if the output fails.
+
+    The command does not start where memory is limited to less than it needs.
+    """
     try:
+        check_limits()
         status = run(words)
+    except MemoryLimitError as error:
+        tell(f"error: {error}")
+        return 1
     except SystemExit as end:
         if end.code:
             raise

@@ -8,8 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from sciscidata.errors import MemoryLimitError
-from sciscidata.terminal.memory import check_limits, collect_garbage_rarely
+from sciscidata.terminal.memory import collect_garbage_rarely
 from sciscidata.terminal.messages import end_well, open_terminal, tell
 from sciscidata.terminal.processes import python_environment
 from sciscirl.cli.commands import PROGRAM
@@ -26,11 +25,7 @@ def main(words: Sequence[str] | None = None) -> int:
     # It speaks of a downloadable kernel for four bits on a CPU, also where nothing has four bits.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     try:
-        check_limits()
         return end_well(PROGRAM.run, sys.argv[1:] if words is None else words)
-    except MemoryLimitError as error:
-        tell(f"error: {error}")
-        return 1
     except KeyboardInterrupt:
         tell("interrupted")
         return 130
