@@ -176,9 +176,9 @@ def summarise(command: Command) -> str:
     return re.split(r"(?<=\.)\s", read_sections(command)[""])[0]
 
 
-def make_parser(command: Command, prog: str, *, takes_pairs: bool = False) -> OptionParser:
+def make_parser(command: Command, prog: str) -> OptionParser:
     """Make the parser of a command."""
-    return OptionParser(prog, takes_pairs=takes_pairs, description=read_sections(command)[""], **_describe(command))
+    return OptionParser(prog, description=read_sections(command)[""], **_describe(command))
 
 
 def _describe(command: Command) -> dict[str, Any]:
@@ -263,7 +263,7 @@ class Program:
 
     def read(self, name: str, words: Sequence[str]) -> dict[str, Any]:
         """Read the values of a command that words give."""
-        return make_parser(self.commands[name], f"{self.name} {name}", takes_pairs=self.takes_pairs).read(words)
+        return make_parser(self.commands[name], f"{self.name} {name}").read(words, takes_pairs=self.takes_pairs)
 
     def name_flags(self, name: str, message: str, in_file: InFile) -> str:
         """Name the flags of a command where a message names options of Python."""

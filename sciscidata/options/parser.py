@@ -293,8 +293,7 @@ class HelpFormatter(argparse.HelpFormatter):
 class OptionParser(argparse.ArgumentParser):
     """The one parser of a command: its help, its errors, and both spellings of an option.
 
-    ``--help`` shows the flags ``shown`` in their order, or all; ``--help-all`` all options by heading. With
-    ``takes_pairs``, ``name=value`` means ``--name value``.
+    ``--help`` shows the flags ``shown`` in their order, or all; ``--help-all`` all options by heading.
     """
 
     def __init__(
@@ -304,13 +303,12 @@ class OptionParser(argparse.ArgumentParser):
         shown: Sequence[str] = (),
         *,
         example: str = "",
-        takes_pairs: bool = False,
         **details: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(
             prog=prog, usage="%(prog)s [options]", formatter_class=HelpFormatter, allow_abbrev=False, **details
         )
-        self._example, self._takes_pairs = example, takes_pairs
+        self._example = example
         self._options = {option.key: option for option in reversed(options)}  # the first of a name
         self._options = {option.key: self._options[option.key] for option in options}
         for option in self._options.values():
@@ -322,18 +320,18 @@ class OptionParser(argparse.ArgumentParser):
             text = f"show all {len(flags)} options, by section{' of the settings file' * is_of_file}"
             self.add_argument("--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help=text)
 
-    def read(self, words: Sequence[str]) -> dict[str, Any]:
-        """Read the values that are typed, by key of their options."""
-        parsed, rest = self.parse_known_args([*self._as_flags(words)] if self._takes_pairs else [*words])
+    def read(self, words: Sequence[str], *, takes_pairs: bool = False) -> dict[str, Any]:
+        """Read the values that are typed, by key of their options; with ``takes_pairs`` also from ``name=value``."""
+        parsed, rest = self.parse_known_args([*self._as_flags(words)] if takes_pairs else [*words])
         if rest:
-            self.error(self._about_stray(rest))
+            self.error(self._about_stray(rest, takes_pairs=takes_pairs))
         return vars(parsed)
 
-    def _about_stray(self, words: Sequence[str]) -> str:
+    def _about_stray(self, words: Sequence[str], *, takes_pairs: bool) -> str:
         shown = [option for flag in self._shown for option in self._options.values() if option.flag == flag]
         for word, option in ((word, option) for word in words for option in shown if word in option.hint.choices):
             return f"{word!r} belongs to no flag. Did you mean {option.flag} {word}?"
-        if not self._takes_pairs:  # not repeated, because it may be a key
+        if not takes_pairs:  # not repeated, because it may be a key
             return "there is a value after the last flag that takes one."
         near = f" Did you mean {shown[0].name}={words[0]}?" if "--help-all" in self._option_string_actions else ""
         return f"{words[0]!r} is no option.{near}"

@@ -29,7 +29,7 @@ HEAVY = "{'torch', 'tinker', 'tinker_cookbook', 'transformers', 'matplotlib', 'p
 
 
 def read(name: str, words: list[str]) -> dict:
-    return make_parser(COMMANDS[name], name, takes_pairs=True).read(words)
+    return make_parser(COMMANDS[name], name).read(words, takes_pairs=True)
 
 
 def test_the_help_promises_of_a_seed_what_it_does_on_a_server(capsys):
