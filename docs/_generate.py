@@ -262,13 +262,8 @@ def render_command(program: str) -> str:
             for option in options.values():
                 setting = "" if option.section == ARGUMENTS else f"`{option.name}`"
                 default = f"`{option.default_text}`" if option.default_text else ""
-                cells = [
-                    f"`{option.flag}`",
-                    *[setting] * has_settings,
-                    option.name_none(str(option.hint)),
-                    default,
-                    plain(option.text),
-                ]
+                values, text = option.name_none(str(option.hint)), plain(option.text)
+                cells = [f"`{option.flag}`", *[setting] * has_settings, values, default, text]
                 rows.append([cell.replace("|", r"\|") for cell in cells])
             parts += [f"### {title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
             parts.append("")

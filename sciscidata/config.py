@@ -24,7 +24,7 @@ from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.split import balanced_columns
 from sciscidata.schemas import WORKS, Corpus
 from sciscidata.sources.kinds import Measures
-from sciscidata.sources.registry import SourceConfig, find_source
+from sciscidata.sources.registry import Reason, SourceConfig, find_source
 
 
 def default_cache_dir() -> Path:
@@ -34,6 +34,7 @@ def default_cache_dir() -> Path:
 
 #: Fields that a manifest leaves out, or shows in another way.
 _NOT_STATED: Final = ("out", "background", "scores_file", "cache_dir", "overwrite")
+_SWITCHED_OFF: Final = Reason("novelty is switched off", "leave novelty on")
 #: Stands for the sizes that suit the source.
 _SPLIT: Final = SplitConfig()
 
@@ -87,37 +88,43 @@ class BuildConfig(Configuration):
         source = find_source(self.source)
         if self.split is _SPLIT:
             object.__setattr__(self, "split", SplitConfig(**source.sizes))
-        balanced_columns(self.split, self.label)
-        if self.label is not None and source.sample:
-            raise ConfigError(
-                "BuildConfig.label is given, but the OpenAlex API gives a sample, so a label cannot see all works. "
-                "Read files of works (RecordsConfig.inputs), a snapshot, SciSciNet or a corpus, or leave the label out."
-            )
-        for option, chosen, remedy in (
-            (f"SplitConfig.balance={self.split.balance!r}", self.split.cell_columns, "'disruption'"),
-            ("LabelThresholds.cells", self.thresholds.cells, "{}"),
-        ):
-            if chosen and (why := source.sample):
-                raise ConfigError(
-                    f"{option} needs all works of a field and five years, and {why.reason}. {_sentence(why.remedy)}, "
-                    f"or set {option.partition('=')[0]}={remedy}."
-                )
-        if self.novelty is None:
-            self._check_without_novelty("novelty is switched off", "Leave novelty on")
-        if without := source.no_novelty(self.source):
-            self._check_without_novelty(without.reason, _sentence(without.remedy))
+        for needs, reason, other in self._list_needs():
+            if reason is not None:
+                remedy = reason.remedy[0].upper() + reason.remedy[1:]
+                raise ConfigError(f"{needs}, but {reason.reason}. {remedy}, or {other}.")
+        if source.no_novelty(self.source):
             object.__setattr__(self, "novelty", None)
+
+    def _list_needs(self) -> Iterator[tuple[str, Reason | None, str]]:
+        """List which options need more than they may have: the need, why it is not met (None: it is), and a remedy."""
+        source, balanced = find_source(self.source), balanced_columns(self.split, self.label)
+        sample, published, without_novelty = source.sample, source.own_scores(self.source), _SWITCHED_OFF
+        if self.novelty is not None:
+            without_novelty = source.no_novelty(self.source)
+        balance, by_disruption = f"SplitConfig.balance={self.split.balance!r}", "set SplitConfig.balance='disruption'"
+        of_cells = "needs all works of a field and five years"
+        if self.label is not None:
+            yield "BuildConfig.label needs all works", sample, "leave the label out"
+        if self.split.cell_columns:
+            yield f"{balance} {of_cells}", sample, by_disruption
+        if self.thresholds.cells:
+            yield f"LabelThresholds.cells {of_cells}", sample, "set LabelThresholds.cells={}"
+        if "novelty_label" in balanced:
+            yield f"{balance} needs novelty labels", without_novelty, by_disruption
+        if self.background is not None:
+            yield "BuildConfig.background is given", without_novelty or published, "give no background"
         if self.eligibility.min_label_confidence:
-            self._check_counts()
+            counts = "n_i, n_j and n_k"
+            if balanced == ("novelty_label",) and self.novelty is not None:
+                require_sigmoid(self.novelty)
+                counts = "the references"
+            needs = f"EligibilityConfig.min_label_confidence needs {counts} of all works"
+            yield needs, sample or published, "leave the option out"
         for name, expression in self.eligibility.where.items():
             beyond = [column for column in expression.meta.root_names() if column not in WORKS]
-            if beyond and (why := source.sample):
-                raise ConfigError(
-                    f"EligibilityConfig.where[{name!r}] reads {beyond[0]!r}, and {why.reason}, whose scores are not "
-                    f"known when it asks. {_sentence(why.remedy)}, or read columns of WORKS only: {', '.join(WORKS)}."
-                )
-        if self.background is not None and (published := source.own_scores(self.source)):
-            raise _no_background(published.reason, _sentence(published.remedy))
+            if beyond:
+                of_works = f"read columns of WORKS only: {', '.join(WORKS)}"
+                yield f"EligibilityConfig.where[{name!r}] reads {beyond[0]!r} of all works", sample, of_works
 
     def stated(self) -> dict[str, Any]:
         """State its own fields, without parts, as a manifest does: those at their defaults are left out."""
@@ -139,35 +146,6 @@ class BuildConfig(Configuration):
     def has_published_scores(self) -> bool:
         """Whether the scores are the source's own, and not computed here."""
         return find_source(self.source).own_scores(self.source) is not None
-
-    def _check_counts(self) -> None:
-        """Refuse to filter by label confidence where what it is found from is not known."""
-        source, needed = find_source(self.source), "n_i, n_j and n_k"
-        if balanced_columns(self.split, self.label) == ("novelty_label",) and self.novelty is not None:
-            require_sigmoid(self.novelty)
-            needed = "the references"
-        if why := source.sample or source.own_scores(self.source):
-            raise ConfigError(
-                f"EligibilityConfig.min_label_confidence needs {needed} of all works, and {why.reason}. "
-                f"{_sentence(why.remedy)}, or leave the option out."
-            )
-
-    def _check_without_novelty(self, reason: str, remedy: str) -> None:
-        if "novelty_label" in balanced_columns(self.split, self.label):
-            raise ConfigError(
-                f"SplitConfig.balance is {self.split.balance!r}, but {reason}, so there are no novelty labels. "
-                f"{remedy}, or set SplitConfig.balance='disruption'."
-            )
-        if self.background is not None:
-            raise _no_background(reason, remedy)
-
-
-def _no_background(reason: str, remedy: str) -> ConfigError:
-    return ConfigError(f"BuildConfig.background is given, but {reason}. {remedy}, or give no background.")
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]
 
 
 def refuse_unread(given: Mapping[type, Collection[str]], config: BuildConfig) -> None:

@@ -135,7 +135,10 @@ def test_ranks_beside_uzzis_labels_are_remarked_on(run, caplog):
         (["build", *SMALL, "--n-train", "-1"], "--n-train is -1, needs a whole number from 0"),
         (["null-cd", "corpus", "--n-draws", "1", "--out", "n.parquet"], "--n-draws is 1, needs a whole number from 2"),
         (["build", *SMALL, "--n-train", "90000"], "Lower --n-train and --n-test (for example --n-train "),
-        (["build", *SMALL, "--balance", "joint", "--no-novelty"], "--balance is 'joint', but novelty is switched off"),
+        (
+            ["build", *SMALL, "--balance", "joint", "--no-novelty"],
+            "--balance joint needs novelty labels, but novelty is switched off",
+        ),
         (["build", *SMALL, "--no-novelty", "--null", "analytic"], "--null has no effect: novelty is switched off"),
         (["build", *SMALL, "--n-shuffles", "100"], "--n-shuffles has no effect: the closed form draws no shuffles"),
         (["build", *SMALL, "--novelty-rule", "uzzi", "--novelty-margin", "0.1"], "novelty rule uzzi does not read it"),
