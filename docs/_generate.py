@@ -156,11 +156,6 @@ def render_gallery(notebooks: list[Notebook]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_layers() -> list[list[str]]:
-    """Read the layers of both packages, lowest first, from pyproject.toml."""
-    return tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["tool"]["house"]["layers"]
-
-
 def read_first_line(path: Path) -> str:
     """Return the first line of a module's docstring."""
     return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
@@ -177,8 +172,8 @@ def render_architecture() -> str:
         "`sciscirl`.",
         "",
     ]
-    package = ""
-    for layer in read_layers():
+    package, house = "", tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["tool"]["house"]
+    for layer in house["layers"]:
         for unit in layer:
             if unit.partition(".")[0] != package:
                 package = unit.partition(".")[0]

@@ -10,8 +10,8 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
@@ -123,8 +123,8 @@ def background(
         raise ConfigError(
             f"{setting} has no effect: this command makes a null model of the source's own works. Leave it out."
         )
-    with _open(engine) as runner:
-        table = write_background(config.source, config.out, config.novelty, engine=runner, **_storage(config))
+    with _open(config, engine) as places:
+        table = write_background(config.source, config.out, config.novelty, **places)
     print_background(table, time.monotonic() - start)
 
 
@@ -144,8 +144,8 @@ def ingest(
     """
     from sciscidata.cli.summary import measured, print_corpus
 
-    with measured(), _open(engine) as runner:
-        stage(config.source, config.out, engine=runner, **_storage(config))
+    with measured(), _open(config, engine) as places:
+        stage(config.source, config.out, **places)
         print_corpus(config.out)
     _log_next("diagnose {}  (what may be wrong with these data)", "cd {} --out cd.parquet", path=config.out)
 
@@ -279,8 +279,8 @@ def export(
     from sciscidata.cli.summary import measured, print_labelled
     from sciscidata.pipeline import export_labelled
 
-    with measured(), _open(engine) as runner:
-        print_labelled(export_labelled(config, engine=runner), config.out)
+    with measured(), _open(config, engine) as places:
+        print_labelled(export_labelled(config, engine=places["engine"]), config.out)
 
 
 def verify(path: Path) -> None:
@@ -449,8 +449,8 @@ def _score(stage: Callable[..., Path], config: _Config, engine: _Engine, *, draw
     """Score the corpus that a command names into the file of ``--out``, and print what it holds."""
     from sciscidata.cli.summary import measured, print_lines, print_result
 
-    with measured(), _open(engine) as runner:
-        file = stage(_corpus(config), config.out, engine=runner, **_storage(config))
+    with measured(), _open(config, engine) as places:
+        file = stage(_corpus(config), config.out, **places)
         print_result(file)
         picture = file.with_suffix(".png")
         if draws and picture.exists():  # there is none if no work has an index
@@ -459,15 +459,13 @@ def _score(stage: Callable[..., Path], config: _Config, engine: _Engine, *, draw
         _log_next("describe {} --html scores.html  (these scores on one page, for a browser)", path=config.out)
 
 
-def _open(config: _Engine) -> AbstractContextManager[Any]:
-    """Connect to the engine that flags name; None if they name none."""
+@contextmanager
+def _open(config: _Config, named: _Engine) -> Generator[dict[str, Any]]:
+    """Connect to the engine that flags name, if any; with where a stage keeps things, it is among its arguments."""
     from sciscidata.engines.engine import engine
 
-    return engine(**config.keywords) if config.keywords else nullcontext()
-
-
-def _storage(config: _Config) -> dict[str, Any]:
-    return {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    with engine(**named.keywords) if named.keywords else nullcontext() as runner:
+        yield {"engine": runner, "cache_dir": config.cache_dir, "overwrite": config.overwrite}
 
 
 def _corpus(config: _Config) -> Path:
