@@ -431,7 +431,7 @@ def run(_):
             signal.raise_signal(signal.SIGINT)
         sys.stderr.write("cleaned up. ")
         raise
-cli._run = run
+cli.PROGRAM.run = run
 cli.main()
 """
     for first in ("ours", "theirs"):
