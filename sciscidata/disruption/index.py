@@ -136,15 +136,15 @@ def cache_cd_index(
     config: CDConfig | None = None,
     *,
     focal: range | None = None,
-    n_threads: int | None = None,
-    engine: Engine | None = None,
+    engine: Engine | int | None = None,
 ) -> Path:
     """Score works of a graph into a folder of the cache, one Parquet file per publication year.
 
     Memory: the scores of one year. A killed run goes on after the last year it has written. The files hold all focal
-    works in index order when read by name. The bytes do not depend on ``n_threads`` or ``engine``, which needs a graph
-    on disk.
+    works in index order when read by name. ``engine`` scores them, and needs a graph on disk; a number is threads of
+    this process, None as many as Polars uses. The bytes do not depend on it.
     """
+    n_threads = None if isinstance(engine, Engine) else engine
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
 
@@ -154,7 +154,7 @@ def cache_cd_index(
             return part_path(folder, j, graph.years[j])
 
         spans = [span for span in split_at(graph.year_offsets, dated) if not path(span).exists()]
-        if engine is not None and spans:
+        if isinstance(engine, Engine) and spans:
             shares = _score_shares(graph, config, dated, engine, tasks)
             for span in spans:
                 write_part(path(span), _rows_of(shares, span))

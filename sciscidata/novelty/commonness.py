@@ -107,7 +107,8 @@ def compute_commonness(
     """
     check_threads(n_threads)
     score = partial(_score, config=checked_config(config, CommonnessConfig), n_threads=n_threads)
-    return pairs.defer_scores(score, COMMONNESS, works, citations, stage="compute_commonness", cache_dir=cache_dir)
+    corpus = pairs.require_corpus(works, citations, "compute_commonness")
+    return pairs.defer_scores(score, COMMONNESS, corpus, cache_dir)
 
 
 def _score(graph: CitationGraph, venues: Int32Array, config: CommonnessConfig, n_threads: int | None) -> pl.DataFrame:

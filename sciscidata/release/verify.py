@@ -416,12 +416,12 @@ def verify(path: str | Path) -> Verified:
         VerificationError, StorageError, BackgroundError: it differs; the message names what differs.
 
     Example:
-        >>> from sciscidata.novelty.background import write_null_model
+        >>> from sciscidata.novelty.background import VenuePairs, write_null_model
         >>> from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
         >>> from tempfile import TemporaryDirectory
         >>> works, citations, _ = scan_synthetic(SyntheticConfig(n_works=500))
         >>> with TemporaryDirectory() as home:
-        ...     verified = verify(write_null_model(works, citations, f"{home}/pairs.parquet"))
+        ...     verified = verify(write_null_model(VenuePairs.of(works, citations), f"{home}/pairs.parquet"))
         >>> verified.kind, verified.counts["pairs"] > 0
         ('background', True)
     """

@@ -318,7 +318,7 @@ def test_scores_are_the_same_if_memory_holds_the_citers_of_a_few_years_only(citi
 
 @pytest.mark.parametrize("config", [None, CDConfig.compat("sciscinet_v1_cd5", family=True)])
 def test_scores_in_files_are_those_in_memory_and_their_bytes_do_not_depend_on_threads(citing_graph, tmp_path, config):
-    one, three = (cache_cd_index(citing_graph, tmp_path / str(n), config, n_threads=n) for n in (1, 3))
+    one, three = (cache_cd_index(citing_graph, tmp_path / str(n), config, engine=n) for n in (1, 3))
     assert pl.scan_parquet(one / "*.parquet").collect().equals(score_graph(citing_graph, config))
     assert one.name == three.name
     assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in three.iterdir())

@@ -29,7 +29,7 @@ from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
 from sciscidata.graph.graph import build_graph, graph_folder, read_graph
 from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
-from sciscidata.novelty.background import write_null_model
+from sciscidata.novelty.background import VenuePairs, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.scoring import Measures, score_structure
@@ -380,7 +380,7 @@ def test_novelty_against_another_background_is_not_taken_from_the_years_on_disk(
     places, frames = {"cache_dir": tmp_path / "cache"}, scan_synthetic(WORLD)
     some = frames.works.filter(pl.col("work_id") % 3 != 0)
     for name, works in (("all", frames.works), ("some", some)):
-        write_null_model(works, frames.citations, tmp_path / f"{name}.parquet")
+        write_null_model(VenuePairs.of(works, frames.citations), tmp_path / f"{name}.parquet")
     found = [
         pl.read_parquet(write_atypicality(world, tmp_path / f"n-{i}.parquet", background=table, **places))
         for i, table in enumerate((None, tmp_path / "all.parquet", tmp_path / "some.parquet"))
@@ -421,7 +421,7 @@ def test_backgrounds_and_scores_are_not_written_under_the_name_of_another_format
         with pytest.raises(ConfigError, match="named otherwise"):
             write(world, tmp_path / name, cache_dir=tmp_path / "cache")
     with pytest.raises(ConfigError, match="named otherwise"):
-        write_null_model(*scan_corpus(world)[:2], tmp_path / name)
+        write_null_model(VenuePairs.of(*scan_corpus(world)[:2]), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 
