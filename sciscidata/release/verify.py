@@ -56,8 +56,8 @@ from sciscidata.sampling.config import BOTH, SplitConfig
 from sciscidata.sampling.split import balanced_columns, divide_pool, group_of_keys, split_keys
 from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
+from sciscidata.storage.lock import read_steadily
 from sciscidata.storage.parquet import is_parquet
-from sciscidata.storage.replaced import read_steadily
 from sciscidata.storage.sums import SUMS, find_changed, find_damaged
 from sciscidata.terminal.messages import counted
 
