@@ -27,6 +27,7 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, EmptyInputError, StorageError
 from sciscidata.graph.edges import count_edges, warn_of_edges, watch_scores
 from sciscidata.graph.graph import CitationGraph, Time, graph_folder
+from sciscidata.graph.year_files import by_work_id
 from sciscidata.novelty.atypicality import YearScorer, cache_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.options.checks import check_value, checked_config, parse_shard
@@ -37,7 +38,6 @@ from sciscidata.schemas import CD_SWEEP, Corpus
 from sciscidata.sources.registry import SourceConfig, find_source, open_citations
 from sciscidata.storage import refuse_unwritable
 from sciscidata.storage.lock import own_work
-from sciscidata.storage.year_parts import by_work_id
 from sciscidata.terminal.progress import progress_bar
 
 Conventions = Annotated[tuple[str, ...], msgspec.Meta(title="NAME")]

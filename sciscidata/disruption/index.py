@@ -29,13 +29,11 @@ from sciscidata.graph.graph import (
     open_in_task,
     require_times,
 )
+from sciscidata.graph.year_files import YearFiles, cache_years
 from sciscidata.options.checks import check_threads, checked_config, is_whole
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, require_columns
-from sciscidata.storage import cached_folder
-from sciscidata.storage.lock import own_work
 from sciscidata.storage.parquet import write_parquet
-from sciscidata.storage.year_parts import part_path, write_part
 from sciscidata.terminal.progress import Advance, progress_bar
 
 _FORMAT_VERSION = 1
@@ -123,7 +121,7 @@ def score_graph(
         for name, part in counts.items():
             whole = columns.setdefault(name, np.empty(len(dated), part.dtype))
             whole[span.start - dated.start : span.stop - dated.start] = part
-    parts = [_counted_rows(graph, dated, columns)] if columns else []
+    parts = [counted_rows(graph, dated, columns)] if columns else []
     rows = pl.concat([*parts, _undated_rows(graph, range(dated.stop, focal.stop), config)], how="diagonal")
     # Slice by slice, since every step of the arithmetic makes a column.
     starts = range(0, max(rows.height, 1), _ROWS_AT_ONCE)
@@ -148,29 +146,25 @@ def cache_cd_index(
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
 
-    def make(folder: Path) -> None:
-        def path(span: range) -> Path:
-            j = int(np.searchsorted(graph.year_offsets, span.start, side="right")) - 1
-            return part_path(folder, j, graph.years[j])
+    def year_of(span: range) -> int:
+        return int(np.searchsorted(graph.year_offsets, span.start, side="right")) - 1
 
-        spans = [span for span in split_at(graph.year_offsets, dated) if not path(span).exists()]
+    def fill(files: YearFiles, tasks: YearFiles) -> None:
+        spans = [span for span in split_at(graph.year_offsets, dated) if not files.path(year_of(span)).exists()]
         if isinstance(engine, Engine) and spans:
-            shares = _score_shares(graph, config, dated, engine, tasks)
+            shares = _score_shares(graph, config, dated, engine, tasks.folder)
             for span in spans:
-                write_part(path(span), _rows_of(shares, span))
+                files.write(year_of(span), _rows_of(shares, span))
             spans = []
         for span, counts in _counts_by_year(graph, config, spans, n_threads):
-            write_part(path(span), add_indices(_counted_rows(graph, span, counts), config))
+            files.write(year_of(span), add_indices(counted_rows(graph, span, counts), config))
         if dated.stop < focal.stop or not focal:
-            rows = add_indices(_undated_rows(graph, range(dated.stop, focal.stop), config), config)
-            write_part(part_path(folder, graph.years.size, "undated"), rows)
+            rows = _undated_rows(graph, range(dated.stop, focal.stop), config)
+            files.write(graph.years.size, add_indices(rows, config))
 
     share = [] if len(focal) == graph.n_known else [focal.start, focal.stop]
     key = content_hash(graph, _FORMAT_VERSION, config.stated(), share)
-    folder = Path(cache_dir) / f"cd-{key}"
-    tasks = folder.with_name(f"{folder.name}.tasks").absolute()
-    with own_work(tasks):
-        return cached_folder(folder, make, resume=True)
+    return cache_years(graph, Path(cache_dir) / f"cd-{key}", fill)
 
 
 def _score_shares(
@@ -264,7 +258,7 @@ def _checked(config: CDConfig | None, n_threads: int | None) -> CDConfig:
     return checked_config(config, CDConfig, "window_years=10")
 
 
-def _counted_rows(graph: CitationGraph, span: range, counts: dict[str, AnyArray]) -> pl.DataFrame:
+def counted_rows(graph: CitationGraph, span: range, counts: dict[str, AnyArray]) -> pl.DataFrame:
     """Put works and counts side by side: what add_indices reads."""
     n_refs = np.diff(graph.ref_offsets[span.start : span.stop + 1]).astype(np.uint32)
     n_ever = np.diff(graph.citer_offsets[span.start : span.stop + 1])

@@ -24,20 +24,18 @@ from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph, content_hash, open_in_task
+from sciscidata.graph.year_files import YearFiles, YearWork, cache_years, take_years
 from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
 from sciscidata.novelty.shapes import Cells, Groups
-from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import ATYPICALITY, require_columns
-from sciscidata.storage import cached_folder, hash_file
-from sciscidata.storage.lock import own_work
+from sciscidata.storage import hash_file
 from sciscidata.storage.parquet import read_parquet, write_parquet
 from sciscidata.storage.spill import RowSpool
-from sciscidata.storage.year_parts import part_path, write_part
 from sciscidata.terminal.progress import Advance
 
 logger = logging.getLogger(__name__)
@@ -156,40 +154,37 @@ def cache_atypicality(scorer: YearScorer, cache_dir: str | Path, *, engine: Engi
     if background is not None:  # which knows venues by their ids, not by their numbers
         key_parts += [hash_file(background.path), hash_array(background.source_ids)]
 
-    def make(folder: Path) -> None:
+    def fill(files: YearFiles, tasks: YearFiles) -> None:
         def write(j: int) -> None:
-            if not (path := part_path(folder, j, graph.years[j])).exists():
-                write_part(path, scorer.score(j))
+            if not files.path(j).exists():
+                files.write(j, scorer.score(j))
 
         if engine is not None:
-            _take_years(scorer, engine, tasks, folder)
+            _take_years(scorer, engine, tasks, files)
         else:
             pairs.score_years(graph, write, "atypicality", scorer.n_threads, large_alone=True)
         scorer.report()
         if graph.n_known > graph.n_dated:
-            write_part(part_path(folder, graph.years.size, "undated"), scorer.undated())
+            files.write(graph.years.size, scorer.undated())
 
-    folder = Path(cache_dir) / f"novelty-{content_hash(graph, *key_parts)}"
-    tasks = folder.with_name(f"{folder.name}.tasks").absolute()
-    with own_work(tasks):
-        return cached_folder(folder, make, resume=True)
+    return cache_years(graph, Path(cache_dir) / f"novelty-{content_hash(graph, *key_parts)}", fill)
 
 
-def _take_years(scorer: YearScorer, engine: Engine, home: Path, folder: Path) -> None:
-    """Have tasks score the years that ``folder`` lacks, and copy their files there."""
-    graph, background = scorer.graph, scorer.background
-    years = [j for j in range(graph.years.size) if not part_path(folder, j, graph.years[j]).exists()]
+def _take_years(scorer: YearScorer, engine: Engine, tasks: YearFiles, files: YearFiles) -> None:
+    """Have tasks score the years that ``files`` lack, and copy their files there."""
+    background = scorer.background
+    years = [j for j in range(scorer.graph.years.size) if not files.path(j).exists()]
     arguments = {
         "config": asdict(scorer.config),
         "background": None if background is None else str(background.path.absolute()),
     }
     arrays = {"venues": scorer.venues, **({} if background is None else {"source_ids": background.source_ids})}
     work = YearWork(score_one_year, "atypicality", arguments, arrays)
-    for j, path, result in take_years(engine, home, graph, years, work):
+    for j, path, result in take_years(engine, tasks, years, work):
         scorer.n_cells[j], scorer.n_known[j] = result["n_cells"], result["n_known"]
         if result["concentration"] is not None:
-            scorer.concentrations[int(graph.years[j])] = result["concentration"]
-        write_part(part_path(folder, j, graph.years[j]), read_parquet(path))
+            scorer.concentrations[int(scorer.graph.years[j])] = result["concentration"]
+        files.write(j, read_parquet(path))
 
 
 @lru_cache(maxsize=1)

@@ -27,11 +27,11 @@ from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, graph_folder, open_in_task
+from sciscidata.graph.year_files import YearFiles, YearWork, take_years
 from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments
 from sciscidata.novelty.shapes import References
-from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, refuse_special, seal, storage_error
@@ -283,7 +283,7 @@ def _by_threads(corpus: VenuePairs, years: list[int], n_threads: int) -> _YearFo
 
 def _by_tasks(corpus: VenuePairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
     work = YearWork(save_one_year, "venue pairs", {"config": asdict(corpus.config)}, corpus.arrays())
-    for _, path, counts in take_years(engine, home, corpus.graph, years, work):
+    for _, path, counts in take_years(engine, YearFiles(corpus.graph, home), years, work):
         yield counts, read_parquet(path).rechunk()  # pages end where chunks do
 
 

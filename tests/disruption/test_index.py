@@ -16,9 +16,9 @@ from sciscidata.disruption import counts as cd_counts
 from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.disruption.index import cache_cd_index, compute_cd_index, score_graph, shard_range
 from sciscidata.errors import ConfigError, EmptyInputError, WorkIdError
+from sciscidata.graph import year_files
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.schemas import CD_FAMILY, CD_SCORES
-from sciscidata.storage import year_parts
 from tests import oracles
 from tests.real_graphs import read_reference
 
@@ -342,7 +342,7 @@ def test_another_graph_or_convention_has_a_folder_of_its_own_and_the_same_one_is
 def test_an_interrupted_run_goes_on_after_the_last_year_it_has_written(citing_graph, tmp_path, monkeypatch, n_written):
     whole = cache_cd_index(citing_graph, tmp_path / "whole")
     left = n_written
-    write = year_parts.write_parquet
+    write = year_files.write_parquet
 
     def stop(*given, **options):
         nonlocal left
@@ -351,7 +351,7 @@ def test_an_interrupted_run_goes_on_after_the_last_year_it_has_written(citing_gr
         left -= 1
         write(*given, **options)
 
-    monkeypatch.setattr(year_parts, "write_parquet", stop)
+    monkeypatch.setattr(year_files, "write_parquet", stop)
     with pytest.raises(KeyboardInterrupt):
         cache_cd_index(citing_graph, tmp_path / "scores")
     monkeypatch.undo()

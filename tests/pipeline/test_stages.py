@@ -27,6 +27,7 @@ from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
+from sciscidata.graph import year_files
 from sciscidata.graph.graph import build_graph, graph_folder, read_graph
 from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
 from sciscidata.novelty.background import VenuePairs, write_null_model
@@ -40,7 +41,7 @@ from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.snapshot.source import SnapshotConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
-from sciscidata.storage import seal_json, year_parts
+from sciscidata.storage import seal_json
 
 WORLD = SyntheticConfig(n_works=3_000)
 
@@ -300,7 +301,7 @@ def test_scores_are_the_same_rows_in_any_number_of_batches_of_which_none_is_larg
 ):
     places = {"cache_dir": world.parent / "scores"}
     whole = pl.read_parquet(write_cd_index(world, tmp_path / "whole.parquet", **places))
-    monkeypatch.setattr(year_parts, "_ROWS_PER_BATCH", rows_per_batch)
+    monkeypatch.setattr(year_files, "_ROWS_PER_BATCH", rows_per_batch)
     path = write_cd_index(world, tmp_path / "cd.parquet", **places)
     assert_frame_equal(pl.read_parquet(path), whole)
     metadata = pq.read_metadata(path)
