@@ -181,8 +181,8 @@ def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threa
             has_profiles = any(before.table.partners.size for before in past)
             if has_profiles and first_year is not None and years[j] - first_year >= config.burn_in_years:
                 later = [window[i].table for i in sorted(window) if i > j]
-                profiles, wanted = _find_wanted(year.table, past, later, is_new, config)
-                difficulty = _difficulties(year.table, profiles, wanted, n_threads)
+                profiles, norms, wanted = _find_wanted(year.table, past, later, is_new, config)
+                difficulty = _difficulties(year.table, profiles, norms, wanted, n_threads)
                 rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
                 kernels.sum_over_works(year.groups, year.table, difficulty, n_new[rows], novelty[rows])
             advance(float(ends[j + 1] - ends[j]))
@@ -220,8 +220,8 @@ def _windows(years: Int64Array, config: WangConfig, ahead: Iterator[_Year]) -> I
 
 def _find_wanted(
     table: Cells, past: list[_Year], later: list[Cells], wanted: BoolArray, config: WangConfig
-) -> tuple[Cells, BoolArray]:
-    """Return the co-citation profiles of a year, and which of its pairs count: of the new ones ``wanted``, changed."""
+) -> tuple[Cells, Int64Array, BoolArray]:
+    """Return the co-citation profiles of a year, their squared lengths, and which of the pairs ``wanted`` count."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
     profiles = kernels.symmetric(reduce(kernels.add_tables, (year.table for year in past if year.table.partners.size)))
@@ -229,20 +229,20 @@ def _find_wanted(
     counts = np.sort(cited[cited > 0])
     # A whole number reaches the interpolated quantile where it reaches the next value above: no float is compared.
     least = counts[int(np.ceil(config.drop_least_cited * (counts.size - 1)))] if counts.size else 1
-    kernels.drop_venues(table, (kernels.squared_norms(profiles) > 0) & (cited >= least), wanted)
+    norms = kernels.squared_norms(profiles)
+    kernels.drop_venues(table, (norms > 0) & (cited >= least), wanted)
     if config.reuse_years is not None:
         reuses = np.zeros(wanted.size, np.int64)
         for other in later:
             kernels.add_reuses(table, wanted, other, reuses)
         wanted &= reuses >= config.min_reuses
-    return profiles, wanted
+    return profiles, norms, wanted
 
 
-def _difficulties(table: Cells, profiles: Cells, wanted: BoolArray, n_threads: int) -> Float64Array:
+def _difficulties(table: Cells, profiles: Cells, norms: Int64Array, wanted: BoolArray, n_threads: int) -> Float64Array:
     """Return the difficulty of every wanted pair of a year; NaN for the others."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    norms = kernels.squared_norms(profiles)
     result = np.full(wanted.size, np.nan)
 
     def compare(block: tuple[int, int]) -> None:
