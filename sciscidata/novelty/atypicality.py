@@ -82,13 +82,10 @@ def compute_atypicality(
         Float64, 0 .. 1. Null where undefined.
 
     Raises:
-        ConfigError: when called, if ``config`` is not a NoveltyConfig, ``n_threads`` not a whole number above 0, or
-            ``background`` of another null model.
-        SchemaMismatchError: when called, if a column is missing or has another dtype.
+        ConfigError, SchemaMismatchError, WorkIdError, EmptyInputError: as ``compute_cd_index``; a ConfigError also if
+            ``background`` is of another null model.
         InputNotFoundError, BackgroundError: when called, if ``background`` is missing or is another kind of file; at
             collect, if it is damaged.
-        WorkIdError: at collect, if a work_id is null or repeated.
-        EmptyInputError: at collect, if ``works`` has no row.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474. We compared 2,513 works of one year of a synthetic corpus.
     Ten shuffles, as is usual, give 2.5 % another sign of z_p10 than 2,000 do. The closed form gives 0.16 % another sign
@@ -106,9 +103,7 @@ def compute_atypicality(
     corpus = pairs.require_corpus(works, citations, "compute_atypicality")
     config = checked_config(config, NoveltyConfig)
     check_threads(n_threads)
-    table = None if background is None else read_background(background)
-    if table is not None:
-        table.check_null_model(config)
+    table = None if background is None else read_background(background, config)
 
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
         known = None if table is None else table.for_venues_of(corpus.works)

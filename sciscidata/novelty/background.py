@@ -113,8 +113,11 @@ class Background:
             raise _damaged(self.path, error) from error
 
 
-def read_background(path: str | Path) -> Background:
-    """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed."""
+def read_background(path: str | Path, config: NoveltyConfig | None = None) -> Background:
+    """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed.
+
+    A ConfigError says that it is one of another null model than that of ``config``.
+    """
     if not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"background is {path!r}, needs the path of a file of write_background.")
     path = Path(path)
@@ -135,7 +138,11 @@ def read_background(path: str | Path) -> Background:
     elif not is_sealed(path):
         problem = "is damaged, or was rewritten: it differs from the SHA-256 that it holds"
     else:
-        return Background(path, header["null_model"], pl.DataFrame(header["years"], _COUNTS), np.empty(0, np.int64))
+        years = pl.DataFrame(header["years"], _COUNTS)
+        background = Background(path, header["null_model"], years, np.empty(0, np.int64))
+        if config is not None:
+            background.check_null_model(config)
+        return background
     raise BackgroundError(f"{path} {problem}. Write it anew with write_background.")
 
 

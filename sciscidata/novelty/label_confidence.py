@@ -99,9 +99,7 @@ def compute_novelty_confidence(
     check_threads(n_threads)
     check_value("seed", seed, int)
     require_sigmoid(config)
-    table = None if background is None else read_background(background)
-    if table is not None:
-        table.check_null_model(config)
+    table = None if background is None else read_background(background, config)
 
     corpus = require_corpus(works, citations, "compute_novelty_confidence")
 

@@ -117,10 +117,7 @@ def compute_wang_novelty(
         (a gap in the data). So are they where ``reuse_years`` reach beyond the last year.
 
     Raises:
-        ConfigError: when called, if ``config`` is not a WangConfig, or ``n_threads`` not a whole number above 0.
-        SchemaMismatchError: when called, if a column is missing or has another dtype.
-        WorkIdError: at collect, if a work_id is null or repeated.
-        EmptyInputError: at collect, if ``works`` has no row.
+        ConfigError, SchemaMismatchError, WorkIdError, EmptyInputError: as ``compute_cd_index``.
 
     Source: Wang, Veugelers & Stephan 2017, doi:10.1016/j.respol.2017.06.006.
 
