@@ -225,7 +225,7 @@ def shares(options: argparse.Namespace) -> None:
     from sciscidata.corpus.scores import write_scores
     from sciscidata.disruption.index import score_graph
     from sciscidata.graph.graph import build_graph, graph_folder, read_graph
-    from sciscidata.storage.year_parts import by_work_id
+    from sciscidata.graph.year_files import by_work_id
 
     make(options.size)
     with tempfile.TemporaryDirectory(dir=CACHE) as home:

@@ -27,7 +27,7 @@ from benchmarks import measure
 from benchmarks.graphs import N_WORKS, scan_graph
 from benchmarks.real_graphs import LAST_YEAR, scan_real
 from sciscidata.indicators import compute_novelty_confidence, find_effect_of_missing_data, find_label_stability
-from sciscidata.novelty.background import write_null_model
+from sciscidata.novelty.background import VenuePairs, write_null_model
 
 LABELS = ("consolidating", "neutral", "disruptive")
 COUNTS = ("n_i", "n_j", "n_k")
@@ -214,7 +214,7 @@ def print_novelty(name: str, works: pl.LazyFrame, citations: pl.LazyFrame) -> No
     rows = citations.unique().sort("citing_id", "cited_id").collect()
     is_first = pl.int_range(pl.len()).over("citing_id") * 2 < pl.len().over("citing_id")
     with TemporaryDirectory() as home:
-        pairs = write_null_model(works, citations, Path(home) / "pairs.parquet")
+        pairs = write_null_model(VenuePairs.of(works, citations), Path(home) / "pairs.parquet")
         for rule, shrink in ((rule, shrink) for rule in ("margin", "uzzi") for shrink in (False, True)):
             cut, parts, errors, chance = ssd.LabelThresholds(novelty_rule=rule), [], [], []
             for seed in range(SPLITS):

@@ -29,7 +29,7 @@ YEARS = {"pyscisci": 2010, "novelpy": 1982}
 def one_year(size: str, year: int) -> None:
     """Score one year on one thread: closed form, and ten shuffles. Ours is warmed up once: numba compiles."""
     from sciscidata.graph.graph import build_graph
-    from sciscidata.novelty.atypicality import score_atypicality
+    from sciscidata.novelty.atypicality import YearScorer
     from sciscidata.novelty.config import NoveltyConfig
     from sciscidata.novelty.venue_pairs import venue_numbers
 
@@ -39,23 +39,23 @@ def one_year(size: str, year: int) -> None:
     figures = {}
     for null in ("analytic", "permutation"):
         config = NoveltyConfig(null=null, years=(year, year))
-        score_atypicality(graph, venues, config, n_threads=1)
-        figures[null], _ = timed(lambda c=config: score_atypicality(graph, venues, c, n_threads=1), 7)
+        YearScorer(graph, venues, config, n_threads=1).score_all()
+        figures[null], _ = timed(lambda c=config: YearScorer(graph, venues, c, n_threads=1).score_all(), 7)
     report(**figures)
 
 
 def all_years(size: str, n_threads: int) -> None:
     """Score every year: seconds from the graph on, memory from Parquet on."""
     from sciscidata.graph.graph import build_graph
-    from sciscidata.novelty.atypicality import score_atypicality
+    from sciscidata.novelty.atypicality import YearScorer
     from sciscidata.novelty.config import NoveltyConfig
     from sciscidata.novelty.venue_pairs import venue_numbers
 
     works, citations = scan_graph(size, venues=True)
     graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)
-    score_atypicality(graph, venues, NoveltyConfig(years=(1982, 1982)))
-    cost, scores = timed(lambda: score_atypicality(graph, venues, n_threads=n_threads))
+    YearScorer(graph, venues, NoveltyConfig(years=(1982, 1982))).score_all()
+    cost, scores = timed(lambda: YearScorer(graph, venues, n_threads=n_threads).score_all())
     report(**cost, note=f"{scores['z_p10'].count():,} works scored")
 
 
@@ -96,11 +96,11 @@ def write_year(size: str, year: int, folder: Path) -> None:
 def check_values(size: str, year: int, folder: Path) -> None:
     """Compare the observed counts of all pairs of two venues, and say how the peer's scores correlate with ours."""
     from sciscidata.novelty.atypicality import compute_atypicality
-    from sciscidata.novelty.background import write_null_model
+    from sciscidata.novelty.background import VenuePairs, write_null_model
     from sciscidata.novelty.config import NoveltyConfig
 
     config = NoveltyConfig(years=(year, year))
-    path = write_null_model(*scan_graph(size, venues=True), folder / "background.parquet", config)
+    path = write_null_model(VenuePairs.of(*scan_graph(size, venues=True), config), folder / "background.parquet")
     ours = pl.scan_parquet(path).filter(pl.col("source_id_a") < pl.col("source_id_b"))
     ours = ours.select(a="source_id_a", b="source_id_b", n=pl.col("n_observed").cast(pl.Int64)).sort("a", "b").collect()
     theirs = pl.read_parquet(folder / "pyscisci_pairs.parquet", columns=["a", "b", "n"])

@@ -12,7 +12,7 @@ from benchmarks.graphs import scan_graph
 from benchmarks.real_graphs import scan_real
 from sciscidata.graph.graph import build_graph
 from sciscidata.label_thresholds import compute_novelty_labels
-from sciscidata.novelty.atypicality import score_atypicality
+from sciscidata.novelty.atypicality import YearScorer
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
 
@@ -43,7 +43,7 @@ class Scorer:
 
     def score(self, config: NoveltyConfig) -> pl.DataFrame:
         """Return the works that have a z, and their labels."""
-        scores = score_atypicality(self.graph, self.venues, config).drop_nulls("z_p10")
+        scores = YearScorer(self.graph, self.venues, config).score_all().drop_nulls("z_p10")
         return compute_novelty_labels(scores).select("work_id", "z_p10", "z_median", "novelty_label").collect()
 
 

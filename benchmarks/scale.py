@@ -103,12 +103,12 @@ def cd(size: str) -> dict[str, float]:
 def novelty(size: str) -> dict[str, float]:
     """From the graph on disk to the atypicality of every work, in Parquet; a killed run goes on."""
     from sciscidata.graph.graph import read_graph
-    from sciscidata.novelty.atypicality import cache_atypicality
+    from sciscidata.novelty.atypicality import YearScorer, cache_atypicality
     from sciscidata.novelty.venue_pairs import venue_numbers
 
     (folder,) = graph_folder(size).glob("graph-*")
     graph = read_graph(folder)
-    cache_atypicality(graph, venue_numbers(graph, scan(size)[0]), graph_folder(size))
+    cache_atypicality(YearScorer(graph, venue_numbers(graph, scan(size)[0])), graph_folder(size))
     return {}
 
 

@@ -2,11 +2,11 @@
 
 from sciscidata.disruption.closed_null_model import compute_expected_cd_index
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
+from sciscidata.disruption.index import compute_cd_variants
 from sciscidata.disruption.label_stability import find_label_stability
 from sciscidata.disruption.missing_data import find_effect_of_missing_data
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
-from sciscidata.disruption.variants import compute_cd_variants
 from sciscidata.graph.control_variables import compute_control_variables, compute_percentile
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
 from sciscidata.novelty.label_confidence import compute_novelty_confidence

@@ -24,10 +24,16 @@ from sciscidata.errors import (
     NotEnoughWorksError,
 )
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
-from sciscidata.novelty.background import Background, check_replaceable, read_background, write_null_model
+from sciscidata.novelty.atypicality import YearScorer
+from sciscidata.novelty.background import (
+    Background,
+    VenuePairs,
+    check_replaceable,
+    read_background,
+    write_null_model,
+)
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.label_confidence import score_novelty_confidence
-from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
 from sciscidata.own_label import vocabularies
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
@@ -169,10 +175,8 @@ def _find_confidence(labelled: Scored, demand: Demand, config: BuildConfig) -> p
         return compute_label_confidence(rows, config.thresholds)
     assert isinstance(labelled, Computed)  # the configuration refuses scores of others
     assert config.novelty is not None
-    works, graph = labelled.source.works, labelled.graph
-    table = None if config.background is None else read_background(config.background).for_venues_of(works)
-    venues = venue_numbers(graph, works)
-    return score_novelty_confidence(graph, venues, config.novelty, config.thresholds, background=table).lazy()
+    scorer = YearScorer.of(labelled.graph, labelled.source.works, config.novelty, config.background)
+    return score_novelty_confidence(scorer, config.thresholds).lazy()
 
 
 def _diagnose(scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
@@ -372,6 +376,6 @@ def write_background(
     refuse_unwritable(path)
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
     with open_citations(source, cache_dir) as (works, citations, _):
-        places: dict[str, Any] = {"cache_dir": cache_dir, "overwrite": overwrite}
-        write_null_model(works, citations, path, config, **places, engine=engine)
+        pairs = VenuePairs.of(works, citations, config, cache_dir=cache_dir)
+        write_null_model(pairs, path, overwrite=overwrite, engine=engine)
         return read_background(path)

@@ -17,9 +17,7 @@ from sciscidata.eligibility import add_references
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import LabelThresholds, compute_labels, find_conventionality_cut
 from sciscidata.novelty.atypicality import YearScorer, cache_atypicality, join_atypicality, rescore
-from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.own_label import OwnLabel, compute_own_labels, with_classes
 from sciscidata.sampling.demand import Demand
 from sciscidata.schemas import CD_SCORES
@@ -112,16 +110,13 @@ def _add_novelty(
     if measures.novelty is None:
         return join_atypicality(scores, works, works, None).collect()
     begin_step("score novelty")
-    table = None if measures.background is None else read_background(measures.background).for_venues_of(works)
-    venues, engine = venue_numbers(graph, works), measures.engine
-    if engine is None:
-        scorer = YearScorer(graph, venues, measures.novelty, table)
+    scorer = YearScorer.of(graph, works, measures.novelty, measures.background)
+    if measures.engine is None:
         found = scorer.score_all()
         if concentrations is not None:
             concentrations |= scorer.concentrations
     else:
-        made = cache_atypicality(graph, venues, measures.cache_dir, measures.novelty, background=table, engine=engine)
-        found = _read_years(made)
+        found = _read_years(cache_atypicality(scorer, measures.cache_dir, engine=measures.engine))
     return scores.hstack(found.drop("work_id"))
 
 

@@ -28,10 +28,9 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, EmptyInputError, StorageError
 from sciscidata.graph.edges import count_edges, warn_of_edges, watch_scores
 from sciscidata.graph.graph import CitationGraph, Time, graph_folder
-from sciscidata.novelty.atypicality import cache_atypicality
-from sciscidata.novelty.background import read_background
+from sciscidata.graph.year_files import by_work_id
+from sciscidata.novelty.atypicality import YearScorer, cache_atypicality
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.options.checks import check_value, checked_config, parse_shard
 from sciscidata.plots.figure import check_picture
 from sciscidata.records.ids import original_ids_beside
@@ -41,7 +40,6 @@ from sciscidata.schemas import CD_SWEEP, Corpus
 from sciscidata.sources.registry import SourceConfig, find_source, open_citations
 from sciscidata.storage import refuse_unwritable
 from sciscidata.storage.lock import own_work
-from sciscidata.storage.year_parts import by_work_id
 from sciscidata.terminal.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -317,15 +315,13 @@ def write_atypicality(
     """
     cache_dir = _cache_of(folder, cache_dir, "compute_atypicality")
     config = checked_config(config, NoveltyConfig)
-    stated = describe_background(None if background is None else Path(background), config)
+    table = None if background is None else Path(background)
+    stated = describe_background(table, config)
     facts = _state("novelty", folder, asdict(config)) | {"background": stated}
 
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
-        works = scan_corpus(folder).works
-        table = None if background is None else read_background(background).for_venues_of(works)
-        venues = venue_numbers(graph, works)
-        parts = cache_atypicality(graph, venues, cache_dir, config, background=table, engine=engine)
-        return by_work_id(parts, graph.work_ids[: graph.n_known])
+        scorer = YearScorer.of(graph, scan_corpus(folder).works, config, table)
+        return by_work_id(cache_atypicality(scorer, cache_dir, engine=engine), graph.work_ids[: graph.n_known])
 
     return _score_to_file(score, out, _Scored(facts, folder, cache_dir), overwrite=overwrite)
 

@@ -18,7 +18,7 @@ from sciscidata.own_label import stated_where
 from sciscidata.release.manifest import MANIFEST
 from sciscidata.release.read import SCORES_FILE, Release, read_manifest
 from sciscidata.sampling.manifest_entries import describe_background
-from sciscidata.storage.replaced import read_steadily
+from sciscidata.storage.lock import read_steadily
 
 logger = logging.getLogger(__name__)
 

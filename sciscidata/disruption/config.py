@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import Configuration, PositiveInt, conventional_options
+from sciscidata.options.checks import Conventional, PositiveInt
 
 WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | None
 #: Years, or text: ``"90d"`` are days, ``"18mo"`` months.
@@ -23,7 +23,7 @@ _EVER = 1 << 40  # beyond any year or day
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class CDConfig(Configuration):
+class CDConfig(Conventional):
     """Which citers count, and what an undefined index is. The defaults are those of Funk & Owen-Smith.
 
     Attributes:
@@ -147,19 +147,6 @@ class CDConfig(Configuration):
             if field.name not in _ADDED or getattr(self, field.name) != field.default
         }
 
-    @classmethod
-    def compat(cls, name: str, **changes: Any) -> CDConfig:  # noqa: ANN401
-        """Return the convention of another implementation, so that its published numbers can be reproduced.
-
-        Args:
-            name: a key of ``COMPAT``.
-            **changes: options to set differently, for example ``family=True`` or ``window_years=10``.
-
-        Raises:
-            ConfigError: immediately, if there is no such convention or option, and as CDConfig.
-        """
-        return cls(**conventional_options(cls, COMPAT, name, changes))
-
 
 def first_open_window(window_years: int | None, last_year: int | None) -> int | None:
     """Return the first publication year whose window was not over before the last year of the data.
@@ -235,3 +222,4 @@ COMPAT: dict[str, dict[str, Any]] = {
     # CrossDI (Xu et al. 2025): everybody up to the end of the window; works without references are kept.
     "crossdi": {"window_years": 5, "same_year": True, "earlier_citers": True, "zero_references": "keep"},
 }
+CDConfig.conventions = COMPAT

@@ -1,10 +1,10 @@
-"""The CD (disruption) index and its family, exact, for every work of a citation graph."""
+"""The CD (disruption) index, its family and variants, exact, for every work of a citation graph."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Unpack
@@ -29,13 +29,11 @@ from sciscidata.graph.graph import (
     open_in_task,
     require_times,
 )
+from sciscidata.graph.year_files import YearFiles, cache_years
 from sciscidata.options.checks import check_threads, checked_config, is_whole
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, require_columns
-from sciscidata.storage import cached_folder
-from sciscidata.storage.lock import own_work
 from sciscidata.storage.parquet import write_parquet
-from sciscidata.storage.year_parts import part_path, write_part
 from sciscidata.terminal.progress import Advance, progress_bar
 
 _FORMAT_VERSION = 1
@@ -123,7 +121,7 @@ def score_graph(
         for name, part in counts.items():
             whole = columns.setdefault(name, np.empty(len(dated), part.dtype))
             whole[span.start - dated.start : span.stop - dated.start] = part
-    parts = [_counted_rows(graph, dated, columns)] if columns else []
+    parts = [counted_rows(graph, dated, columns)] if columns else []
     rows = pl.concat([*parts, _undated_rows(graph, range(dated.stop, focal.stop), config)], how="diagonal")
     # Slice by slice, since every step of the arithmetic makes a column.
     starts = range(0, max(rows.height, 1), _ROWS_AT_ONCE)
@@ -136,41 +134,37 @@ def cache_cd_index(
     config: CDConfig | None = None,
     *,
     focal: range | None = None,
-    n_threads: int | None = None,
-    engine: Engine | None = None,
+    engine: Engine | int | None = None,
 ) -> Path:
     """Score works of a graph into a folder of the cache, one Parquet file per publication year.
 
     Memory: the scores of one year. A killed run goes on after the last year it has written. The files hold all focal
-    works in index order when read by name. The bytes do not depend on ``n_threads`` or ``engine``, which needs a graph
-    on disk.
+    works in index order when read by name. ``engine`` scores them, and needs a graph on disk; a number is threads of
+    this process, None as many as Polars uses. The bytes do not depend on it.
     """
+    n_threads = None if isinstance(engine, Engine) else engine
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
 
-    def make(folder: Path) -> None:
-        def path(span: range) -> Path:
-            j = int(np.searchsorted(graph.year_offsets, span.start, side="right")) - 1
-            return part_path(folder, j, graph.years[j])
+    def year_of(span: range) -> int:
+        return int(np.searchsorted(graph.year_offsets, span.start, side="right")) - 1
 
-        spans = [span for span in split_at(graph.year_offsets, dated) if not path(span).exists()]
-        if engine is not None and spans:
-            shares = _score_shares(graph, config, dated, engine, tasks)
+    def fill(files: YearFiles, tasks: YearFiles) -> None:
+        spans = [span for span in split_at(graph.year_offsets, dated) if not files.path(year_of(span)).exists()]
+        if isinstance(engine, Engine) and spans:
+            shares = _score_shares(graph, config, dated, engine, tasks.folder)
             for span in spans:
-                write_part(path(span), _rows_of(shares, span))
+                files.write(year_of(span), _rows_of(shares, span))
             spans = []
         for span, counts in _counts_by_year(graph, config, spans, n_threads):
-            write_part(path(span), add_indices(_counted_rows(graph, span, counts), config))
+            files.write(year_of(span), add_indices(counted_rows(graph, span, counts), config))
         if dated.stop < focal.stop or not focal:
-            rows = add_indices(_undated_rows(graph, range(dated.stop, focal.stop), config), config)
-            write_part(part_path(folder, graph.years.size, "undated"), rows)
+            rows = _undated_rows(graph, range(dated.stop, focal.stop), config)
+            files.write(graph.years.size, add_indices(rows, config))
 
     share = [] if len(focal) == graph.n_known else [focal.start, focal.stop]
     key = content_hash(graph, _FORMAT_VERSION, config.stated(), share)
-    folder = Path(cache_dir) / f"cd-{key}"
-    tasks = folder.with_name(f"{folder.name}.tasks").absolute()
-    with own_work(tasks):
-        return cached_folder(folder, make, resume=True)
+    return cache_years(graph, Path(cache_dir) / f"cd-{key}", fill)
 
 
 def _score_shares(
@@ -264,7 +258,7 @@ def _checked(config: CDConfig | None, n_threads: int | None) -> CDConfig:
     return checked_config(config, CDConfig, "window_years=10")
 
 
-def _counted_rows(graph: CitationGraph, span: range, counts: dict[str, AnyArray]) -> pl.DataFrame:
+def counted_rows(graph: CitationGraph, span: range, counts: dict[str, AnyArray]) -> pl.DataFrame:
     """Put works and counts side by side: what add_indices reads."""
     n_refs = np.diff(graph.ref_offsets[span.start : span.stop + 1]).astype(np.uint32)
     n_ever = np.diff(graph.citer_offsets[span.start : span.stop + 1])
@@ -321,3 +315,71 @@ def _indices(window: str, config: CDConfig) -> dict[str, pl.Expr]:
             "dependence": ratio(n_shared, n_i + n_j),
         }
     return indices
+
+
+def compute_cd_variants(
+    works: AnyFrame,
+    citations: AnyFrame,
+    config: CDConfig | None = None,
+    *,
+    cache_dir: str | Path | None = None,
+    n_threads: int | None = None,
+) -> pl.LazyFrame:
+    """Score every work by the disruption family and by variants that follow from the same counts.
+
+    Args:
+        works: WORKS, as for ``compute_cd_index``.
+        citations: CITATIONS.
+        config: which convention; ``CDConfig(family=True)`` when None. The family is always added.
+        cache_dir: as in ``compute_cd_index``.
+        n_threads: as in ``compute_cd_index``.
+
+    Returns:
+        One row per work, unordered: CD_SCORES, CD_FAMILY, and three columns, all Float64.
+        orig_base: 1 - n_shared / ((n_i + n_j) n_refs), the share of missing links of citers to references; 0 .. 1.
+        inverse_dependence: 1 + the largest dependence of all works - dependence; from 1, high is disruptive. It depends
+        on which works are in ``works``.
+        di5_nok_index: (n_i - n_j5) / (n_i + n_j5); -1 .. 1. With ``config.di_l`` of 3 it is di3_nok_index.
+        They are null where dependence is: without citers in the window or, by default, without references. orig_base is
+        null without references in any convention. With ``config.windows`` each window has its own: orig_base_10.
+
+    Raises:
+        ConfigError, SchemaMismatchError, WorkIdError, EmptyInputError: as ``compute_cd_index``.
+
+    Source: Shibayama & Wang 2020, doi:10.1007/s11192-019-03263-0 (orig_base); Bornmann et al. 2020,
+    doi:10.1162/qss_a_00068 (inverse dependence, DI_5 without n_k). The formulas are those of CrossDI (Xu et al. 2025,
+    doi:10.1016/j.joi.2025.101685).
+
+    Example:
+        Citers 3 and 4 could cite two references each, and cite one of these four.
+
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5], "publication_year": [1990, 2000, 2001, 2002, 1991]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> citations = pl.LazyFrame({"citing_id": [2, 2, 3, 4, 4], "cited_id": [1, 5, 2, 2, 1]})
+        >>> columns = ("dependence", "inverse_dependence", "orig_base", "di5_nok_index")
+        >>> scores = compute_cd_variants(works, citations).filter(pl.col("work_id") == 2)
+        >>> scores.select(columns).collect().row(0)
+        (0.5, 1.0, 0.75, 1.0)
+    """
+    config = replace(_checked(config, n_threads), family=True)
+    scores = compute_cd_index(works, citations, config, cache_dir=cache_dir, n_threads=n_threads)
+    return scores.with_columns(
+        **{
+            name + window: made
+            for window in config.all_windows
+            for name, made in _variants(window, config.di_l).items()
+        }
+    )
+
+
+def _variants(window: str, least: int) -> dict[str, pl.Expr]:
+    """Make the variants of the window whose columns end with ``window``."""
+    counts = (f"{name}{window}" for name in ("n_i", "n_j", f"n_j{least}", "n_shared"))
+    n_i, n_j, n_jl, n_shared = (pl.col(name).cast(pl.Int64) for name in counts)
+    dependence = pl.col(f"dependence{window}")
+    links, strong = (n_i + n_j) * pl.col("n_refs").cast(pl.Int64), n_i + n_jl
+    return {
+        "orig_base": pl.when(dependence.is_not_null() & (links > 0)).then(1 - n_shared / links),
+        "inverse_dependence": 1 + (dependence.max() - dependence),
+        f"di{least}_nok_index": pl.when(dependence.is_not_null() & (strong > 0)).then((n_i - n_jl) / strong),
+    }

@@ -22,7 +22,7 @@ from sciscidata._kernels.arrays import AnyArray, Float64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter
-from sciscidata.disruption.index import add_indices
+from sciscidata.disruption.index import add_indices, counted_rows
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.frames import AnyFrame
@@ -310,10 +310,7 @@ def _indices_by_year(
             parts.append(counter.count(range(first, last)))
             if last - begin >= _ROWS_AT_ONCE or last == graph.n_dated:
                 counts = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
-                counts["work_id"] = graph.work_ids[begin:last]
-                counts["n_refs"] = np.diff(graph.ref_offsets[begin : last + 1])
-                counts["n_ever"] = np.diff(graph.citer_offsets[begin : last + 1])
-                indices = add_indices(pl.DataFrame(counts), config)
+                indices = add_indices(counted_rows(graph, range(begin, last), counts), config)
                 for window in config.all_windows:
                     values = indices[f"cd_index{window}"].fill_null(np.nan).to_numpy(writable=True)
                     yield (name, window), slice(begin, last), values

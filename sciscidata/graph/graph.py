@@ -37,8 +37,8 @@ from sciscidata.terminal.progress import progress_bar
 Time = Literal["publication_year", "publication_date"]
 
 FORMAT_VERSION = 1  # a change of the spool in ``build.py`` gives the spool another name
-_BYTES_PER_EDGE = 16  # while sorting: a pair of indices, its row entry, and an entry that waits to be written
-_MEMORY_LIMIT_MB = 2048
+#: Edges sorted at a time, in 2 GB: a pair of indices, its row entry, and an entry that waits to be written.
+_MOST_EDGES = 1 << 27
 _FACTS = "graph.json"
 _NODE_COLUMNS = ("work_id", "publication_year")
 _SPAN = 1 << 22  # numbers to look at together
@@ -153,7 +153,6 @@ def build_graph(
     *,
     time: Time = "publication_year",
     cache_dir: str | Path | None = None,
-    memory_limit_mb: int = _MEMORY_LIMIT_MB,
     n_threads: int | None = None,
 ) -> CitationGraph:
     """Read the edge list once and lay it out in flat arrays.
@@ -162,11 +161,10 @@ def build_graph(
     Repeats, self-citations and nulls are dropped. ``time="publication_date"`` orders works by day, and the date says
     the year. A work with a year only is dated 1 July, off by half a year at most, and by none on average. ``cache_dir``
     keeps the arrays under a hash of the content of both frames, in any order of rows, and maps them into memory.
-    Damaged files are made again, and a killed build continues after its last finished stage. ``memory_limit_mb``: most
-    memory for edges while building. It needs 4 bytes per edge for the arrays, 8 more until the references are sorted,
-    and 28 per work.
+    Damaged files are made again, and a killed build continues after its last finished stage. Memory: at most 2 GB for
+    edges while building; 4 bytes per edge for the arrays, 8 more until the references are sorted, and 28 per work.
     """
-    citations, nodes, means = _prepare(works, citations, time, memory_limit_mb, n_threads)
+    citations, nodes, means = _prepare(works, citations, time, n_threads)
     if cache_dir is None:
         with scratch_folder() as scratch:
             arrays: dict[str, Any] = lay_out(citations, nodes, scratch, None, means)
@@ -179,20 +177,19 @@ def build_graph(
 
 def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path, time: Time = "publication_year") -> None:
     """Write a graph into a folder of ``cached_folder``, empty or begun by a killed run; else as ``build_graph``."""
-    citations, nodes, means = _prepare(works, citations, time, _MEMORY_LIMIT_MB, None)
+    citations, nodes, means = _prepare(works, citations, time, None)
     _make(citations, nodes, means, folder)
 
 
 def _prepare(
-    works: AnyFrame, citations: AnyFrame, time: Time, memory_limit_mb: int, n_threads: int | None
+    works: AnyFrame, citations: AnyFrame, time: Time, n_threads: int | None
 ) -> tuple[pl.LazyFrame, Nodes, Means]:
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="build_graph")
     check_value("time", time, Time)
     works = require_times(works, time, stage="build_graph")
     check_threads(n_threads)
     nodes = read_nodes(works.select(*_NODE_COLUMNS, *(DATES if time == "publication_date" else ())))
-    most_edges = max(1, (memory_limit_mb << 20) // _BYTES_PER_EDGE)
-    means = Means(most_edges=most_edges, n_threads=n_threads or pl.thread_pool_size())
+    means = Means(most_edges=_MOST_EDGES, n_threads=n_threads or pl.thread_pool_size())
     return citations.select("citing_id", "cited_id").drop_nulls(), nodes, means
 
 

@@ -24,20 +24,18 @@ from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph, content_hash, open_in_task
+from sciscidata.graph.year_files import YearFiles, YearWork, cache_years, take_years
 from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
 from sciscidata.novelty.shapes import Cells, Groups
-from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import ATYPICALITY, require_columns
-from sciscidata.storage import cached_folder, hash_file
-from sciscidata.storage.lock import own_work
+from sciscidata.storage import hash_file
 from sciscidata.storage.parquet import read_parquet, write_parquet
 from sciscidata.storage.spill import RowSpool
-from sciscidata.storage.year_parts import part_path, write_part
 from sciscidata.terminal.progress import Advance
 
 logger = logging.getLogger(__name__)
@@ -84,13 +82,10 @@ def compute_atypicality(
         Float64, 0 .. 1. Null where undefined.
 
     Raises:
-        ConfigError: when called, if ``config`` is not a NoveltyConfig, ``n_threads`` not a whole number above 0, or
-            ``background`` of another null model.
-        SchemaMismatchError: when called, if a column is missing or has another dtype.
+        ConfigError, SchemaMismatchError, WorkIdError, EmptyInputError: as ``compute_cd_index``; a ConfigError also if
+            ``background`` is of another null model.
         InputNotFoundError, BackgroundError: when called, if ``background`` is missing or is another kind of file; at
             collect, if it is damaged.
-        WorkIdError: at collect, if a work_id is null or repeated.
-        EmptyInputError: at collect, if ``works`` has no row.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474. We compared 2,513 works of one year of a synthetic corpus.
     Ten shuffles, as is usual, give 2.5 % another sign of z_p10 than 2,000 do. The closed form gives 0.16 % another sign
@@ -105,19 +100,16 @@ def compute_atypicality(
         >>> scores.select("work_id", "n_pairs", pl.col("z_median", "novelty_score").round(4)).rows()
         [(5, 1, 1.4142, 0.1956), (6, 1, 1.4142, 0.1956)]
     """
-    stage = "compute_atypicality"
-    works, citations = pairs.require_corpus(works, citations, stage)
+    corpus = pairs.require_corpus(works, citations, "compute_atypicality")
     config = checked_config(config, NoveltyConfig)
     check_threads(n_threads)
-    table = None if background is None else read_background(background)
-    if table is not None:
-        table.check_null_model(config)
+    table = None if background is None else read_background(background, config)
 
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
-        known = None if table is None else table.for_venues_of(works)
-        return score_atypicality(graph, venues, config, background=known, n_threads=n_threads)
+        known = None if table is None else table.for_venues_of(corpus.works)
+        return YearScorer(graph, venues, config, known, n_threads).score_all()
 
-    return pairs.defer_scores(score, ATYPICALITY, works, citations, stage=stage, cache_dir=cache_dir)
+    return pairs.defer_scores(score, ATYPICALITY, corpus, cache_dir)
 
 
 def join_atypicality(
@@ -145,73 +137,49 @@ def join_atypicality(
     return pl.defer(join, schema=schema)
 
 
-def score_atypicality(
-    graph: CitationGraph,
-    venues: Int32Array,
-    config: NoveltyConfig | None = None,
-    *,
-    background: Background | None = None,
-    n_threads: int | None = None,
-) -> pl.DataFrame:
-    """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last."""
-    return YearScorer(graph, venues, config, background, n_threads).score_all()
-
-
-def cache_atypicality(
-    graph: CitationGraph,
-    venues: Int32Array,
-    cache_dir: str | Path,
-    config: NoveltyConfig | None = None,
-    *,
-    background: Background | None = None,
-    n_threads: int | None = None,
-    engine: Engine | None = None,
-) -> Path:
+def cache_atypicality(scorer: YearScorer, cache_dir: str | Path, *, engine: Engine | None = None) -> Path:
     """Score every work of a graph into a folder of the cache, one Parquet file per publication year.
 
     Memory: the scores of one year per thread. A killed run goes on with the years it has not written. The folder's name
     is a hash of all that the scores depend on. The files hold all works of WORKS in index order when read by name.
     ``engine`` has a task for each citing year of a graph that lies on a disk.
     """
-    scorer = YearScorer(graph, venues, config, background, n_threads)
-    key_parts: list[object] = [_FORMAT_VERSION, asdict(scorer.config), hash_array(venues)]
+    graph, background = scorer.graph, scorer.background
+    key_parts: list[object] = [_FORMAT_VERSION, asdict(scorer.config), hash_array(scorer.venues)]
     if background is not None:  # which knows venues by their ids, not by their numbers
         key_parts += [hash_file(background.path), hash_array(background.source_ids)]
 
-    def make(folder: Path) -> None:
+    def fill(files: YearFiles, tasks: YearFiles) -> None:
         def write(j: int) -> None:
-            if not (path := part_path(folder, j, graph.years[j])).exists():
-                write_part(path, scorer.score(j))
+            if not files.path(j).exists():
+                files.write(j, scorer.score(j))
 
         if engine is not None:
-            _take_years(scorer, engine, tasks, folder)
+            _take_years(scorer, engine, tasks, files)
         else:
-            pairs.score_years(graph, write, "atypicality", n_threads, large_alone=True)
+            pairs.score_years(graph, write, "atypicality", scorer.n_threads, large_alone=True)
         scorer.report()
         if graph.n_known > graph.n_dated:
-            write_part(part_path(folder, graph.years.size, "undated"), scorer.undated())
+            files.write(graph.years.size, scorer.undated())
 
-    folder = Path(cache_dir) / f"novelty-{content_hash(graph, *key_parts)}"
-    tasks = folder.with_name(f"{folder.name}.tasks").absolute()
-    with own_work(tasks):
-        return cached_folder(folder, make, resume=True)
+    return cache_years(graph, Path(cache_dir) / f"novelty-{content_hash(graph, *key_parts)}", fill)
 
 
-def _take_years(scorer: YearScorer, engine: Engine, home: Path, folder: Path) -> None:
-    """Have tasks score the years that ``folder`` lacks, and copy their files there."""
-    graph, background = scorer.graph, scorer.background
-    years = [j for j in range(graph.years.size) if not part_path(folder, j, graph.years[j]).exists()]
+def _take_years(scorer: YearScorer, engine: Engine, tasks: YearFiles, files: YearFiles) -> None:
+    """Have tasks score the years that ``files`` lack, and copy their files there."""
+    background = scorer.background
+    years = [j for j in range(scorer.graph.years.size) if not files.path(j).exists()]
     arguments = {
         "config": asdict(scorer.config),
         "background": None if background is None else str(background.path.absolute()),
     }
     arrays = {"venues": scorer.venues, **({} if background is None else {"source_ids": background.source_ids})}
     work = YearWork(score_one_year, "atypicality", arguments, arrays)
-    for j, path, result in take_years(engine, home, graph, years, work):
+    for j, path, result in take_years(engine, tasks, years, work):
         scorer.n_cells[j], scorer.n_known[j] = result["n_cells"], result["n_known"]
         if result["concentration"] is not None:
-            scorer.concentrations[int(graph.years[j])] = result["concentration"]
-        write_part(part_path(folder, j, graph.years[j]), read_parquet(path))
+            scorer.concentrations[int(scorer.graph.years[j])] = result["concentration"]
+        files.write(j, read_parquet(path))
 
 
 @lru_cache(maxsize=1)
@@ -234,17 +202,19 @@ def score_one_year(_: Advance, *, j: int, out: Path, **of_all: Any) -> dict[str,
 
 
 class YearScorer:
-    """Scores one year after the other.
+    """Scores the works of a graph, one year after the other.
 
-    ``concentrations`` say how much few venues dominate, for each citing year that the closed form scored.
+    ``venues`` are ``venue_numbers(graph, works)``, a background is one ``for_venues_of(works)``; the rest is as in
+    ``compute_atypicality``. ``concentrations`` say how much few venues dominate, for each citing year that the closed
+    form scored.
     """
 
     def __init__(
         self,
         graph: CitationGraph,
         venues: Int32Array,
-        config: NoveltyConfig | None,
-        background: Background | None,
+        config: NoveltyConfig | None = None,
+        background: Background | None = None,
         n_threads: int | None = None,
     ) -> None:
         check_threads(n_threads)
@@ -263,14 +233,22 @@ class YearScorer:
         self.n_cells, self.n_known = np.zeros((2, n_years), np.int64)  # venue pairs, and those the background holds
         self.concentrations: dict[int, float] = {}
 
-    def score_all(self) -> pl.DataFrame:
-        """Score every year, in threads; rows as of ``score_atypicality``."""
+    @classmethod
+    def of(
+        cls, graph: CitationGraph, works: pl.LazyFrame, config: NoveltyConfig, background: Path | None
+    ) -> YearScorer:
+        """Make the scorer of the works that a graph was built from; ``background`` is a file."""
+        known = None if background is None else read_background(background).for_venues_of(works)
+        return cls(graph, pairs.venue_numbers(graph, works), config, known)
+
+    def score_all(self, look_at: LookAtPairs | None = None, *, what: str = "atypicality") -> pl.DataFrame:
+        """Score every year, in threads: rows by (year, work_id), those without a year last. ``what`` names the bar."""
         years: dict[int, pl.DataFrame] = {}
 
         def score(j: int) -> None:
-            years[j] = self.score(j)
+            years[j] = self.score(j, look_at)
 
-        pairs.score_years(self.graph, score, "atypicality", self.n_threads, large_alone=True)
+        pairs.score_years(self.graph, score, what, self.n_threads, large_alone=look_at is None)
         self.report()
         return pl.concat([*(years[j] for j in range(self.graph.years.size)), self.undated()])
 
@@ -315,7 +293,8 @@ class YearScorer:
         if not groups.n_pairs.any():
             return
         concentration = venue_concentration(slots) if background is None and config.null == "analytic" else None
-        year, n_threads = int(self.graph.years[j]), self.n_threads if pairs.is_large(self.graph, j) else 1
+        is_alone = look_at is None and pairs.is_large(self.graph, j)
+        year, n_threads = int(self.graph.years[j]), self.n_threads if is_alone else 1
         of_null_model = pair_moments(slots, year, config, n_threads) if background is None else None
 
         def z_of(rows: tuple[int, int] | None) -> tuple[Cells, Float64Array]:

@@ -26,12 +26,12 @@ from sciscidata._support.parallel import map_in_order
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
-from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, open_in_task
+from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, graph_folder, open_in_task
+from sciscidata.graph.year_files import YearFiles, YearWork, take_years
 from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments
 from sciscidata.novelty.shapes import References
-from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, refuse_special, seal, storage_error
@@ -113,8 +113,11 @@ class Background:
             raise _damaged(self.path, error) from error
 
 
-def read_background(path: str | Path) -> Background:
-    """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed."""
+def read_background(path: str | Path, config: NoveltyConfig | None = None) -> Background:
+    """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed.
+
+    A ConfigError says that it is one of another null model than that of ``config``.
+    """
     if not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"background is {path!r}, needs the path of a file of write_background.")
     path = Path(path)
@@ -135,7 +138,11 @@ def read_background(path: str | Path) -> Background:
     elif not is_sealed(path):
         problem = "is damaged, or was rewritten: it differs from the SHA-256 that it holds"
     else:
-        return Background(path, header["null_model"], pl.DataFrame(header["years"], _COUNTS), np.empty(0, np.int64))
+        years = pl.DataFrame(header["years"], _COUNTS)
+        background = Background(path, header["null_model"], years, np.empty(0, np.int64))
+        if config is not None:
+            background.check_null_model(config)
+        return background
     raise BackgroundError(f"{path} {problem}. Write it anew with write_background.")
 
 
@@ -159,70 +166,29 @@ def _damaged(path: Path, error: Exception) -> BackgroundError:
     return BackgroundError(f"{path} is no Parquet file, or damaged: {reason}. Write it anew with write_background.")
 
 
-def write_null_model(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
-    path: str | Path,
-    config: NoveltyConfig | None = None,
-    *,
-    cache_dir: str | Path | None = None,
-    n_threads: int | None = None,
-    overwrite: bool = True,
-    engine: Engine | None = None,
-) -> Path:
-    """Write the background of a corpus; ``pipeline.write_background`` describes the file. Returns ``path``.
-
-    Memory: the graph, and the pairs of one year per thread. The bytes do not depend on ``n_threads`` or ``engine``,
-    which needs ``cache_dir`` for the files of its tasks. Without ``overwrite``, a file that another run makes meanwhile
-    stays.
-    """
-    works, citations = pairs.require_corpus(works, citations, "write_background")
-    config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")
-    check_threads(n_threads)
-    path = Path(path)
-    require_parquet_name(path, "a background is")
-    if path.is_dir():
-        raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
-    check_replaceable(path, overwrite=overwrite)
-    graph = build_graph(works, citations, cache_dir=cache_dir)
-    corpus = _YearPairs(graph, pairs.venue_numbers(graph, works), pairs.venue_ids(works), config)
-    all_years: list[int] = graph.years.tolist()
-    first, last = config.years or (min(all_years, default=0), max(all_years, default=0))
-    asked = [j for j, year in enumerate(all_years) if first <= year <= last]
-    home: Path | None = None
-    if engine is not None and cache_dir is not None:
-        key = content_hash(graph, FORMAT_VERSION, config.null_model(), *map(hash_array, corpus.arrays().values()))
-        home = (Path(cache_dir) / f"background-{key}.tasks").absolute()
-        years_made = _by_tasks(corpus, asked, engine, home)
-    else:
-        years_made = _by_threads(corpus, asked, n_threads or pl.thread_pool_size())
-    schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
-    years: list[dict[str, int]] = []
-    with (
-        own_work(home) if home is not None else nullcontext(),
-        atomic_file(path, overwrite=overwrite, recheck=partial(check_replaceable, path, overwrite=overwrite)) as file,
-        pq.ParquetWriter(file, schema, **CHECKED) as writer,
-        closing(years_made),
-    ):
-        for counts, rows in years_made:
-            years.append(counts)
-            if rows.height:  # an empty row group knows no year
-                writer.write_table(rows.to_arrow().cast(schema), row_group_size=ROWS_PER_GROUP["background"])
-        facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
-        writer.add_key_value_metadata({METADATA_KEY: json.dumps({**facts, **BLANK_SEAL})})
-        writer.close()
-        seal(file)
-    return path
-
-
 @dataclass(frozen=True, eq=False)
-class _YearPairs:
-    """What the venue pairs of any year are made of."""
+class VenuePairs:
+    """What the venue pairs of any year of a corpus are made of: see ``of``."""
 
     graph: CitationGraph
     venues: Int32Array
     source_ids: Int64Array
     config: NoveltyConfig
+
+    @classmethod
+    def of(
+        cls,
+        works: pl.LazyFrame,
+        citations: pl.LazyFrame,
+        config: NoveltyConfig | None = None,
+        *,
+        cache_dir: str | Path | None = None,
+    ) -> VenuePairs:
+        """Build the graph of a corpus, and number its venues. Memory: the graph."""
+        works, citations, _ = pairs.require_corpus(works, citations, "write_background")
+        config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")
+        graph = build_graph(works, citations, cache_dir=cache_dir)
+        return cls(graph, pairs.venue_numbers(graph, works), pairs.venue_ids(works), config)
 
     def arrays(self) -> dict[str, Int32Array | Int64Array]:
         """Return what a task gets as files."""
@@ -259,10 +225,59 @@ class _YearPairs:
         return counts, pl.DataFrame(columns, schema=PAIR_STATISTICS).with_columns(pl.col("std").fill_nan(None))
 
 
+def write_null_model(
+    corpus: VenuePairs,
+    path: str | Path,
+    *,
+    overwrite: bool = True,
+    n_threads: int | None = None,
+    engine: Engine | None = None,
+) -> Path:
+    """Write the background of a corpus; ``pipeline.write_background`` describes the file. Returns ``path``.
+
+    Memory: the pairs of one year per thread. The bytes do not depend on ``n_threads`` or ``engine``, which needs a
+    graph on disk, for the files of its tasks beside it. Without ``overwrite``, a file that another run makes meanwhile
+    stays.
+    """
+    check_threads(n_threads)
+    path, graph, config = Path(path), corpus.graph, corpus.config
+    require_parquet_name(path, "a background is")
+    if path.is_dir():
+        raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
+    check_replaceable(path, overwrite=overwrite)
+    all_years: list[int] = graph.years.tolist()
+    first, last = config.years or (min(all_years, default=0), max(all_years, default=0))
+    asked = [j for j, year in enumerate(all_years) if first <= year <= last]
+    home: Path | None = None
+    if engine is not None:
+        key = content_hash(graph, FORMAT_VERSION, config.null_model(), *map(hash_array, corpus.arrays().values()))
+        home = (graph_folder(graph).parent / f"background-{key}.tasks").absolute()
+        years_made = _by_tasks(corpus, asked, engine, home)
+    else:
+        years_made = _by_threads(corpus, asked, n_threads or pl.thread_pool_size())
+    schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
+    years: list[dict[str, int]] = []
+    with (
+        own_work(home) if home is not None else nullcontext(),
+        atomic_file(path, overwrite=overwrite, recheck=partial(check_replaceable, path, overwrite=overwrite)) as file,
+        pq.ParquetWriter(file, schema, **CHECKED) as writer,
+        closing(years_made),
+    ):
+        for counts, rows in years_made:
+            years.append(counts)
+            if rows.height:  # an empty row group knows no year
+                writer.write_table(rows.to_arrow().cast(schema), row_group_size=ROWS_PER_GROUP["background"])
+        facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
+        writer.add_key_value_metadata({METADATA_KEY: json.dumps({**facts, **BLANK_SEAL})})
+        writer.close()
+        seal(file)
+    return path
+
+
 _YearFound = Generator[tuple[dict[str, int], pl.DataFrame]]
 
 
-def _by_threads(corpus: _YearPairs, years: list[int], n_threads: int) -> _YearFound:
+def _by_threads(corpus: VenuePairs, years: list[int], n_threads: int) -> _YearFound:
     """Give counts and rows of each year; memory holds one year per thread."""
     with (
         progress_bar("venue pairs", float(corpus.graph.n_citations), unit="references") as advance,
@@ -273,17 +288,17 @@ def _by_threads(corpus: _YearPairs, years: list[int], n_threads: int) -> _YearFo
             advance(counts["n_references"])
 
 
-def _by_tasks(corpus: _YearPairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
+def _by_tasks(corpus: VenuePairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
     work = YearWork(save_one_year, "venue pairs", {"config": asdict(corpus.config)}, corpus.arrays())
-    for _, path, counts in take_years(engine, home, corpus.graph, years, work):
+    for _, path, counts in take_years(engine, YearFiles(corpus.graph, home), years, work):
         yield counts, read_parquet(path).rechunk()  # pages end where chunks do
 
 
 @lru_cache(maxsize=1)
-def _pairs_in_task(of_all: str) -> _YearPairs:
+def _pairs_in_task(of_all: str) -> VenuePairs:
     arguments = json.loads(of_all)
     graph = open_in_task(arguments["graph"], arguments["stage_dir"])
-    return _YearPairs(
+    return VenuePairs(
         graph, np.load(arguments["venues"]), np.load(arguments["source_ids"]), NoveltyConfig(**arguments["config"])
     )
 

@@ -89,10 +89,7 @@ def compute_commonness(
         commonness_novelty = -ln(commonness_p10): Float64, high is novel. Null where undefined.
 
     Raises:
-        ConfigError: when called, if ``config`` is not a CommonnessConfig, or ``n_threads`` not a whole number above 0.
-        SchemaMismatchError: when called, if a column is missing or has another dtype.
-        WorkIdError: at collect, if a work_id is null or repeated.
-        EmptyInputError: at collect, if ``works`` has no row.
+        ConfigError, SchemaMismatchError, WorkIdError, EmptyInputError: as ``compute_cd_index``.
 
     Source: Lee, Walsh & Wang 2015, doi:10.1016/j.respol.2014.10.007.
 
@@ -107,7 +104,8 @@ def compute_commonness(
     """
     check_threads(n_threads)
     score = partial(_score, config=checked_config(config, CommonnessConfig), n_threads=n_threads)
-    return pairs.defer_scores(score, COMMONNESS, works, citations, stage="compute_commonness", cache_dir=cache_dir)
+    corpus = pairs.require_corpus(works, citations, "compute_commonness")
+    return pairs.defer_scores(score, COMMONNESS, corpus, cache_dir)
 
 
 def _score(graph: CitationGraph, venues: Int32Array, config: CommonnessConfig, n_threads: int | None) -> pl.DataFrame:

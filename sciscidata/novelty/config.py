@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import Configuration, conventional_options
+from sciscidata.options.checks import Conventional
 
 #: The quantile over a work's pairs behind ``z_p10`` and ``commonness_p10``, whose names say 10. Thresholds of labels
 #: stand in ``sciscidata/label_thresholds.py``.
@@ -16,7 +16,7 @@ LOW_QUANTILE: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class NoveltyConfig(Configuration):
+class NoveltyConfig(Conventional):
     """The null model, which pairs count, and how z becomes a score.
 
     Attributes:
@@ -78,21 +78,6 @@ class NoveltyConfig(Configuration):
         if problem:
             raise ConfigError(problem)
 
-    @classmethod
-    def compat(cls, name: str, **changes: Any) -> NoveltyConfig:  # noqa: ANN401
-        """Return the convention of another implementation, so that its published numbers can be reproduced.
-
-        Its shuffles are drawn by other random numbers, so that values agree within the spread of shuffles only.
-
-        Args:
-            name: a key of ``COMPAT``.
-            **changes: options to set differently, for example ``seed=1`` or ``n_shuffles=100``.
-
-        Raises:
-            ConfigError: immediately, if there is no such convention or option, and as NoveltyConfig.
-        """
-        return cls(**conventional_options(cls, COMPAT, name, changes))
-
     def null_model(self) -> dict[str, Any]:
         """Return the options that decide mean and standard deviation of a pair, and those only.
 
@@ -108,7 +93,8 @@ class NoveltyConfig(Configuration):
         return {name: getattr(self, name) for name in names}
 
 
-#: How other implementations differ from the default. docs/measures/atypicality.md compares them.
+#: How other implementations differ from the default; docs/measures/atypicality.md compares them. Our shuffles are drawn
+#: by other random numbers, so values agree within the spread of shuffles only.
 COMPAT: dict[str, dict[str, Any]] = {
     # Lin et al. 2023, notebook MAG-Atyp-Comb of kellogg-cssi/SciSciNet; columns Atyp_10pct_Z, Atyp_Median_Z.
     "sciscinet_v1": {"null": "permutation", "n_shuffles": 10, "unique_pairs": True, "venue_required": True},
@@ -129,3 +115,4 @@ COMPAT: dict[str, dict[str, Any]] = {
         "max_references": None,
     },
 }
+NoveltyConfig.conventions = COMPAT

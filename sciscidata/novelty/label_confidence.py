@@ -18,11 +18,11 @@ from sciscidata.label_thresholds import (
     compute_novelty_labels,
     find_conventionality_cut,
 )
-from sciscidata.novelty.atypicality import YearScorer, score_atypicality
-from sciscidata.novelty.background import Background, read_background
+from sciscidata.novelty.atypicality import YearScorer
+from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.shapes import Cells, Groups
-from sciscidata.novelty.venue_pairs import defer_scores, hand_out, require_corpus, score_years
+from sciscidata.novelty.venue_pairs import defer_scores, hand_out, require_corpus
 from sciscidata.options.checks import check_threads, check_value, checked_config
 from sciscidata.schemas import ATYPICALITY
 
@@ -99,19 +99,16 @@ def compute_novelty_confidence(
     check_threads(n_threads)
     check_value("seed", seed, int)
     require_sigmoid(config)
-    table = None if background is None else read_background(background)
-    if table is not None:
-        table.check_null_model(config)
+    table = None if background is None else read_background(background, config)
+
+    corpus = require_corpus(works, citations, "compute_novelty_confidence")
 
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
-        known = None if table is None else table.for_venues_of(works_)
-        return score_novelty_confidence(
-            graph, venues, config, rule, shrink=shrink, background=known, seed=seed, n_threads=n_threads
-        )
+        known = None if table is None else table.for_venues_of(corpus.works)
+        scorer = YearScorer(graph, venues, config, known, n_threads)
+        return score_novelty_confidence(scorer, rule, shrink=shrink, seed=seed)
 
-    works_, citations = require_corpus(works, citations, "compute_novelty_confidence")
-    stage = "compute_novelty_confidence"
-    return defer_scores(score, NOVELTY_CONFIDENCE, works_, citations, stage=stage, cache_dir=cache_dir)
+    return defer_scores(score, NOVELTY_CONFIDENCE, corpus, cache_dir)
 
 
 def require_sigmoid(config: NoveltyConfig) -> None:
@@ -124,44 +121,29 @@ def require_sigmoid(config: NoveltyConfig) -> None:
 
 
 def score_novelty_confidence(
-    graph: CitationGraph,
-    venues: Int32Array,
-    config: NoveltyConfig,
-    rule: LabelThresholds,
-    *,
-    shrink: bool = True,
-    background: Background | None = None,
-    seed: int = 0,
-    n_threads: int | None = None,
+    scorer: YearScorer, rule: LabelThresholds, *, shrink: bool = True, seed: int = 0
 ) -> pl.DataFrame:
-    """Score works of a graph: rows as of ``compute_novelty_confidence``, arguments as of ``score_atypicality``."""
+    """Score works of a graph: rows and options as of ``compute_novelty_confidence``."""
     from sciscidata._kernels.random import draw, stream_key
     from sciscidata.novelty import _redraw_kernels as kernels
 
+    graph, config = scorer.graph, scorer.config
     require_sigmoid(config)
     cut = None
     if rule.novelty_rule == "uzzi":
-        scored = score_atypicality(graph, venues, config, background=background, n_threads=n_threads)
-        cut = find_conventionality_cut(scored.lazy(), rule)
+        cut = find_conventionality_cut(scorer.score_all().lazy(), rule)
     limits = float(rule.novelty_margin), float(rule.uzzi_tail_max), 0.0 if cut is None else cut
     rules = kernels.Rules(config.unique_pairs, config.min_pairs, rule.novelty_rule == "uzzi", *limits)
     n, key = graph.n_dated, stream_key(seed, "novelty/label confidence")
     n_refs, half_refs, half_label = np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int8)
     chances, half_chance = np.zeros((n, 3)), np.zeros(n)
-    scorer, years = YearScorer(graph, venues, config, background, 1), dict[int, pl.DataFrame]()
 
     def look_at(at: slice, groups: Groups, cells: Cells, z: Float64Array) -> None:
         keys = draw(key, graph.work_ids[at])
         redrawn = kernels.Redrawn(n_refs[at], chances[at], half_refs[at], half_label[at], half_chance[at])
         kernels.redraw_works(groups, hand_out(groups, [(cells, z)]), keys, rules, redrawn)
 
-    def score_year(j: int) -> None:
-        years[j] = scorer.score(j, look_at)
-
-    score_years(graph, score_year, "label confidence", n_threads)
-    scorer.report()
-    rows = pl.concat([*(years[j] for j in range(graph.years.size)), scorer.undated()])
-    rows = compute_novelty_labels(rows, rule, cut=cut).collect()
+    rows = compute_novelty_labels(scorer.score_all(look_at, what="label confidence"), rule, cut=cut).collect()
     labels = rows["novelty_label"].replace_strict({name: at for at, name in enumerate(NOVELTY_LABELS)}, default=-1)
     own = labels.fill_null(-1).to_numpy().astype(np.int64)
     whole = np.zeros((rows.height, 3))

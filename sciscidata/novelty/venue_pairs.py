@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -223,25 +223,29 @@ def pairs_per_work(
     return across + total(same) if same_venue_pairs else across
 
 
-def require_corpus(works: AnyFrame, citations: AnyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+class VenueCorpus(NamedTuple):
+    """The two frames that venue pairs are made from, checked, and the function that asked for them."""
+
+    works: pl.LazyFrame
+    citations: pl.LazyFrame
+    stage: str
+
+
+def require_corpus(works: AnyFrame, citations: AnyFrame, stage: str) -> VenueCorpus:
     """Check the columns of both frames that venue pairs are made from."""
     read = ("work_id", "publication_year", "source_id")
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
-    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read)
-    return works, citations
+    return VenueCorpus(require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read), citations, stage)
 
 
 def defer_scores(
     score: Callable[[CitationGraph, Int32Array], AnyFrame],
     schema: pl.Schema,
-    works: AnyFrame,
-    citations: AnyFrame,
-    *,
-    stage: str,
+    corpus: VenueCorpus,
     cache_dir: str | Path | None,
 ) -> pl.LazyFrame:
-    """Check the columns now; at collect, build the graph, number its venues, and score both."""
-    works, citations = require_corpus(works, citations, stage)
+    """At collect, build the graph, number its venues, and score both."""
+    works, citations, stage = corpus
 
     def collect() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir)

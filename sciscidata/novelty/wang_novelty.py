@@ -117,10 +117,7 @@ def compute_wang_novelty(
         (a gap in the data). So are they where ``reuse_years`` reach beyond the last year.
 
     Raises:
-        ConfigError: when called, if ``config`` is not a WangConfig, or ``n_threads`` not a whole number above 0.
-        SchemaMismatchError: when called, if a column is missing or has another dtype.
-        WorkIdError: at collect, if a work_id is null or repeated.
-        EmptyInputError: at collect, if ``works`` has no row.
+        ConfigError, SchemaMismatchError, WorkIdError, EmptyInputError: as ``compute_cd_index``.
 
     Source: Wang, Veugelers & Stephan 2017, doi:10.1016/j.respol.2017.06.006.
 
@@ -138,7 +135,8 @@ def compute_wang_novelty(
     """
     check_threads(n_threads)
     score = partial(_score, config=checked_config(config, WangConfig), n_threads=n_threads or pl.thread_pool_size())
-    return pairs.defer_scores(score, WANG_NOVELTY, works, citations, stage="compute_wang_novelty", cache_dir=cache_dir)
+    corpus = pairs.require_corpus(works, citations, "compute_wang_novelty")
+    return pairs.defer_scores(score, WANG_NOVELTY, corpus, cache_dir)
 
 
 def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threads: int) -> pl.DataFrame:
@@ -180,7 +178,8 @@ def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threa
             has_profiles = any(before.table.partners.size for before in past)
             if has_profiles and first_year is not None and years[j] - first_year >= config.burn_in_years:
                 later = [window[i].table for i in sorted(window) if i > j]
-                difficulty = _difficulties(year.table, past, later, is_new, config, n_threads)
+                profiles, norms, wanted = _find_wanted(year.table, past, later, is_new, config)
+                difficulty = _difficulties(year.table, profiles, norms, wanted, n_threads)
                 rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
                 kernels.sum_over_works(year.groups, year.table, difficulty, n_new[rows], novelty[rows])
             advance(float(ends[j + 1] - ends[j]))
@@ -216,30 +215,31 @@ def _windows(years: Int64Array, config: WangConfig, ahead: Iterator[_Year]) -> I
         yield j, window
 
 
-def _difficulties(
-    table: Cells,
-    past: list[_Year],
-    later: list[Cells],
-    is_new: BoolArray,
-    config: WangConfig,
-    n_threads: int,
-) -> Float64Array:
-    """Return the difficulty of every pair of a year that counts; NaN for the others. ``is_new`` is overwritten."""
+def _find_wanted(
+    table: Cells, past: list[_Year], later: list[Cells], wanted: BoolArray, config: WangConfig
+) -> tuple[Cells, Int64Array, BoolArray]:
+    """Return the co-citation profiles of a year, their squared lengths, and which of the pairs ``wanted`` count."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
     profiles = kernels.symmetric(reduce(kernels.add_tables, (year.table for year in past if year.table.partners.size)))
-    norms = kernels.squared_norms(profiles)
     cited = np.sum([year.citations for year in past], axis=0)
     counts = np.sort(cited[cited > 0])
     # A whole number reaches the interpolated quantile where it reaches the next value above: no float is compared.
     least = counts[int(np.ceil(config.drop_least_cited * (counts.size - 1)))] if counts.size else 1
-    wanted = is_new
+    norms = kernels.squared_norms(profiles)
     kernels.drop_venues(table, (norms > 0) & (cited >= least), wanted)
     if config.reuse_years is not None:
         reuses = np.zeros(wanted.size, np.int64)
         for other in later:
             kernels.add_reuses(table, wanted, other, reuses)
         wanted &= reuses >= config.min_reuses
+    return profiles, norms, wanted
+
+
+def _difficulties(table: Cells, profiles: Cells, norms: Int64Array, wanted: BoolArray, n_threads: int) -> Float64Array:
+    """Return the difficulty of every wanted pair of a year; NaN for the others."""
+    from sciscidata.novelty import _per_work_kernels as kernels
+
     result = np.full(wanted.size, np.nan)
 
     def compare(block: tuple[int, int]) -> None:

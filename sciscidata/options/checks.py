@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -163,6 +163,27 @@ class Configuration:
         """Raise a ConfigError for fields that contradict each other."""
 
 
+class Conventional(Configuration):
+    """A configuration that knows the conventions of other implementations, by name."""
+
+    __slots__ = ()
+    conventions: ClassVar[Mapping[str, Mapping[str, Any]]]
+
+    @classmethod
+    def compat(cls, name: str, **changes: Any) -> Self:  # noqa: ANN401
+        """Return the convention of another implementation, so that its published numbers can be reproduced.
+
+        Args:
+            name: a key of ``conventions``.
+            **changes: options to set differently, for example ``seed=1`` or ``window_years=10``.
+
+        Raises:
+            ConfigError: immediately, if there is no such convention or option, and as the class itself.
+        """
+        check_value(f"{cls.__name__}.compat", name, Literal[*cls.conventions])
+        return cls(**{**cls.conventions[name], **changes})
+
+
 def check_fields(config: Any, error: type[Exception] = ConfigError) -> None:  # noqa: ANN401
     """Check every field of a frozen dataclass against its type hint. Call it first in ``__post_init__``.
 
@@ -262,14 +283,6 @@ def checked_config(config: object, kind: type[Config], example: str = "", *, nam
 def check_threads(n_threads: object) -> None:
     """Raise a ConfigError unless a number of threads is None (as many as Polars uses) or at least 1."""
     check_value("n_threads", n_threads, PositiveInt | None)
-
-
-def conventional_options(
-    kind: type, conventions: Mapping[str, Mapping[str, Any]], name: str, changes: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the options of a named convention of a configuration, with changes put over them."""
-    check_value(f"{kind.__name__}.compat", name, Literal[*conventions])
-    return {**conventions[name], **changes}
 
 
 def require_parquet_name(path: Path, what: str) -> None:

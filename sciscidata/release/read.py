@@ -23,7 +23,7 @@ from sciscidata.options.did_you_mean import find_close
 from sciscidata.own_label import stated_label, stated_where
 from sciscidata.sampling.config import SplitConfig
 from sciscidata.schemas import MANIFEST, SPLITS
-from sciscidata.storage.replaced import read_steadily
+from sciscidata.storage.lock import read_steadily
 from sciscidata.storage.small_files import read_json, render_json
 
 #: Grows when a reader of older releases would misread a newer one.

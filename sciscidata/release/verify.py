@@ -56,8 +56,8 @@ from sciscidata.sampling.config import BOTH, SplitConfig
 from sciscidata.sampling.split import balanced_columns, divide_pool, group_of_keys, split_keys
 from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
+from sciscidata.storage.lock import read_steadily
 from sciscidata.storage.parquet import is_parquet
-from sciscidata.storage.replaced import read_steadily
 from sciscidata.storage.sums import SUMS, find_changed, find_damaged
 from sciscidata.terminal.messages import counted
 
@@ -416,12 +416,12 @@ def verify(path: str | Path) -> Verified:
         VerificationError, StorageError, BackgroundError: it differs; the message names what differs.
 
     Example:
-        >>> from sciscidata.novelty.background import write_null_model
+        >>> from sciscidata.novelty.background import VenuePairs, write_null_model
         >>> from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
         >>> from tempfile import TemporaryDirectory
         >>> works, citations, _ = scan_synthetic(SyntheticConfig(n_works=500))
         >>> with TemporaryDirectory() as home:
-        ...     verified = verify(write_null_model(works, citations, f"{home}/pairs.parquet"))
+        ...     verified = verify(write_null_model(VenuePairs.of(works, citations), f"{home}/pairs.parquet"))
         >>> verified.kind, verified.counts["pairs"] > 0
         ('background', True)
     """

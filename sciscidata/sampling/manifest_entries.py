@@ -27,8 +27,7 @@ def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict
     """Describe a background of the null model of ``config`` by its SHA-256 (not its path) and what it was made of."""
     if path is None or config is None:
         return None
-    table = read_background(path)
-    table.check_null_model(config)
+    table = read_background(path, config)
     year, totals = pl.col("publication_year"), pl.col("n_works", "n_references", "n_pairs").sum()
     facts = table.counts.select(totals, first_year=year.min(), last_year=year.max())
     return {"sha256": hash_file(path), **facts.row(0, named=True)}

@@ -12,11 +12,13 @@ from .cache import note_finished as note_finished
 from .cache import resumable_folder as resumable_folder
 from .disk_errors import about_os_error as about_os_error
 from .disk_errors import storage_error as storage_error
+from .paths import check_file as check_file
 from .paths import expand_home as expand_home
 from .paths import hash_file as hash_file
 from .paths import path_inside as path_inside
 from .paths import real_path as real_path
 from .paths import refuse_link as refuse_link
+from .paths import refuse_special as refuse_special
 from .seals import BLANK_SEAL as BLANK_SEAL
 from .seals import is_sealed as is_sealed
 from .seals import is_sealed_text as is_sealed_text
@@ -24,5 +26,3 @@ from .seals import seal as seal
 from .seals import seal_json as seal_json
 from .sums import SUMS as SUMS
 from .sums import find_damaged as find_damaged
-from .targets import check_file as check_file
-from .targets import refuse_special as refuse_special

@@ -22,8 +22,7 @@ from typing import Final
 from sciscidata.errors import StorageError
 from sciscidata.storage.disk_errors import errors_about, storage_error
 from sciscidata.storage.lock import one_at_a_time, open_lock, try_lock
-from sciscidata.storage.paths import real_path, remove_folder
-from sciscidata.storage.targets import refuse_special
+from sciscidata.storage.paths import real_path, refuse_special, remove_folder
 
 ABOUT_TMPDIR: Final = " Temporary files lie where TMPDIR says."
 LOCK: Final = "lock"

@@ -1,4 +1,4 @@
-"""The one lock of the package.
+"""The one lock of the package, and how a folder is read that another run may be replacing.
 
 It ends with the process that holds it, so no file has to be removed after a crash.
 
@@ -14,15 +14,18 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
 
-from sciscidata.storage.paths import remove_folder
+from sciscidata.errors import SciSciDataError, StorageError
+from sciscidata.storage.paths import real_path, remove_folder
 
 logger = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
 _PATIENCE_S: Final = 5.0
+_ATTEMPTS: Final = 10
 
 
 def open_lock(path: Path, *, create: bool = True) -> IO[str]:
@@ -106,3 +109,32 @@ def one_at_a_time(folder: Path) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def read_steadily(folder: Path, read: Callable[[], _Result]) -> _Result:
+    """Return what ``read`` reads of a folder that another run may be replacing: the old one or the new one, no mix.
+
+    If it fails, and the folder is another one by then, read that one.
+    """
+    folder = real_path(folder)
+    for _ in range(_ATTEMPTS):
+        before = _identify(folder)
+        try:
+            return read()
+        except (SciSciDataError, OSError):
+            # Under the lock no run is between putting the old folder aside and giving its name to the new one.
+            now = None
+            with suppress(OSError), one_at_a_time(folder.parent):
+                now = _identify(folder)
+            if now == before:
+                raise
+    raise StorageError(
+        f"{folder} is being replaced: {_ATTEMPTS} times while it was read. Read it when those runs have ended."
+    )
+
+
+def _identify(folder: Path) -> tuple[int, int, int] | None:
+    with suppress(OSError):
+        facts = folder.stat()
+        return facts.st_dev, facts.st_ino, facts.st_mtime_ns
+    return None

@@ -1,4 +1,4 @@
-"""Paths: checked names that a file states, links resolved, files hashed, folders listed and removed."""
+"""Paths: checked names, links resolved, targets that may be written, files hashed, folders listed and removed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from sciscidata.errors import StorageError, UnsafeNameError
+from sciscidata.errors import ReleaseExistsError, StorageError, UnsafeNameError
 
 _LONGEST_SHOWN: Final = 80
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SPECIAL: Final = {
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFLNK: "a link that leads to itself",
+    stat.S_IFSOCK: "a socket",
+}
+_LOOKED_AT: Final = 64 << 10  # bytes at each end; the mark of a PDF lies at its end
 
 
 def path_inside(folder: Path, name: object, *, stated_by: object) -> Path:
@@ -54,6 +63,37 @@ def refuse_link(path: Path) -> None:
         raise StorageError(
             f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
         )
+
+
+def refuse_special(target: Path) -> None:
+    """Raise a StorageError if a device, a pipe or a socket lies where ``target`` leads to: none is ever replaced."""
+    try:
+        kind = stat.S_IFMT(real_path(target).lstat().st_mode)
+    except OSError:  # nothing is there, or what is above says so when it is written
+        return
+    if kind not in (stat.S_IFREG, stat.S_IFDIR):
+        what = _SPECIAL.get(kind, "no file and no folder")
+        raise StorageError(f"cannot write {target}: it is {what}, which is never replaced. Choose another name.")
+
+
+def check_file(file: Path, mark: bytes, what: str, *, overwrite: bool | None = None) -> None:
+    """Raise before any work unless ``file`` is new, begins or ends with the mark of ours, or ``overwrite`` is set.
+
+    ``what`` names a file with this mark. ``overwrite`` is None where the caller has no such option.
+    """
+    refuse_special(file)
+    if file.is_dir():
+        raise ReleaseExistsError(f"{file} is a folder. Name a file to write, for example {file / 'page.html'}.")
+    if not overwrite and os.path.lexists(real_path(file)) and not _has_mark(file, mark):
+        remedy = "remove it yourself" if overwrite is None else "replace it: overwrite=True"
+        raise ReleaseExistsError(f"{file} already exists, and is no {what}. Choose another file, or {remedy}.")
+
+
+def _has_mark(path: Path, mark: bytes) -> bool:
+    with path.open("rb") as file:
+        beginning = file.read(_LOOKED_AT)
+        file.seek(-min(_LOOKED_AT, file.seek(0, os.SEEK_END)), os.SEEK_END)
+        return mark in beginning or mark in file.read(_LOOKED_AT)
 
 
 def refuse_undecodable(path: str | Path) -> None:

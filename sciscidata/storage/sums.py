@@ -18,10 +18,9 @@ from sciscidata.errors import ChangedFileError, ReleaseExistsError
 from sciscidata.storage.atomic import atomic_file, whole_when_done
 from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.lock import one_at_a_time
-from sciscidata.storage.paths import hash_file
+from sciscidata.storage.paths import hash_file, refuse_special
 from sciscidata.storage.small_files import is_special, read_whole
 from sciscidata.storage.small_files import read_json as read_any_json
-from sciscidata.storage.targets import refuse_special
 
 #: The name of the list.
 SUMS: Final = "SHA256SUMS"

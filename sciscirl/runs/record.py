@@ -18,8 +18,8 @@ import msgspec
 
 from sciscidata.options.checks import show_value
 from sciscidata.release.release import MANIFEST
+from sciscidata.storage.lock import read_steadily
 from sciscidata.storage.paths import remove_folder
-from sciscidata.storage.replaced import read_steadily
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import read_json, remove_sealed
 from sciscirl.errors import RunFolderError, SciSciRLError

@@ -16,9 +16,9 @@ from sciscidata.disruption import counts as cd_counts
 from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.disruption.index import cache_cd_index, compute_cd_index, score_graph, shard_range
 from sciscidata.errors import ConfigError, EmptyInputError, WorkIdError
+from sciscidata.graph import year_files
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.schemas import CD_FAMILY, CD_SCORES
-from sciscidata.storage import year_parts
 from tests import oracles
 from tests.real_graphs import read_reference
 
@@ -318,7 +318,7 @@ def test_scores_are_the_same_if_memory_holds_the_citers_of_a_few_years_only(citi
 
 @pytest.mark.parametrize("config", [None, CDConfig.compat("sciscinet_v1_cd5", family=True)])
 def test_scores_in_files_are_those_in_memory_and_their_bytes_do_not_depend_on_threads(citing_graph, tmp_path, config):
-    one, three = (cache_cd_index(citing_graph, tmp_path / str(n), config, n_threads=n) for n in (1, 3))
+    one, three = (cache_cd_index(citing_graph, tmp_path / str(n), config, engine=n) for n in (1, 3))
     assert pl.scan_parquet(one / "*.parquet").collect().equals(score_graph(citing_graph, config))
     assert one.name == three.name
     assert sorted(path.name for path in one.iterdir()) == sorted(path.name for path in three.iterdir())
@@ -342,7 +342,7 @@ def test_another_graph_or_convention_has_a_folder_of_its_own_and_the_same_one_is
 def test_an_interrupted_run_goes_on_after_the_last_year_it_has_written(citing_graph, tmp_path, monkeypatch, n_written):
     whole = cache_cd_index(citing_graph, tmp_path / "whole")
     left = n_written
-    write = year_parts.write_parquet
+    write = year_files.write_parquet
 
     def stop(*given, **options):
         nonlocal left
@@ -351,7 +351,7 @@ def test_an_interrupted_run_goes_on_after_the_last_year_it_has_written(citing_gr
         left -= 1
         write(*given, **options)
 
-    monkeypatch.setattr(year_parts, "write_parquet", stop)
+    monkeypatch.setattr(year_files, "write_parquet", stop)
     with pytest.raises(KeyboardInterrupt):
         cache_cd_index(citing_graph, tmp_path / "scores")
     monkeypatch.undo()

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.disruption.config import CDConfig
-from sciscidata.disruption.index import add_indices
-from sciscidata.disruption.variants import _variants, compute_cd_variants
+from sciscidata.disruption.index import _variants, add_indices, compute_cd_variants
 from sciscidata.errors import ConfigError
 from tests import oracles
 from tests.disruption.test_index import configs, edge_lists, frames, years_of_works

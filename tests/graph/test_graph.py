@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.errors import InputNotFoundError, WorkIdError
 from sciscidata.graph import build as graph_build
+from sciscidata.graph import graph as graph_module
 from sciscidata.graph._kernels import scatter, scatter_citers
 from sciscidata.graph.graph import CitationGraph, build_graph, read_graph
 
@@ -102,12 +103,13 @@ def dense() -> tuple[pl.LazyFrame, pl.LazyFrame]:
     return works, pl.LazyFrame(pairs, schema={"citing_id": pl.Int64, "cited_id": pl.Int64})
 
 
-def test_building_out_of_core_gives_the_same_arrays(dense, tmp_path):
+def test_building_out_of_core_gives_the_same_arrays(dense, tmp_path, monkeypatch):
     in_memory = build_graph(*dense)
-    spilled = build_graph(*dense, memory_limit_mb=1)  # five blocks, arrays in files that are gone already
+    monkeypatch.setattr(graph_module, "_MOST_EDGES", 1 << 16)
+    spilled = build_graph(*dense)  # five blocks, arrays in files that are gone already
     assert isinstance(spilled.refs.base, np.memmap)
     assert_same(in_memory, spilled)
-    assert_same(in_memory, build_graph(*dense, memory_limit_mb=1, cache_dir=tmp_path))
+    assert_same(in_memory, build_graph(*dense, cache_dir=tmp_path))
 
 
 def test_the_cache_is_found_again_by_content_and_not_by_row_order(dense, tmp_path):
@@ -156,7 +158,8 @@ KILLED_BUILD = """
 import os, signal, sys
 import polars as pl
 from pathlib import Path
-from sciscidata.graph.graph import build_graph
+from sciscidata.graph import graph
+graph._MOST_EDGES = 1 << 16
 home, left = Path(sys.argv[1]), int(sys.argv[2])
 def watch(event, given):
     global left
@@ -166,7 +169,7 @@ def watch(event, given):
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(watch)
 frames = pl.scan_parquet(home / "c.parquet"), pl.scan_parquet(home / "w.parquet")
-build_graph(*frames, cache_dir=home / "cache", memory_limit_mb=1)
+graph.build_graph(*frames, cache_dir=home / "cache")
 """
 
 
@@ -224,7 +227,8 @@ def test_neither_threads_nor_buckets_change_an_array(dense, monkeypatch, n_threa
     monkeypatch.setattr(graph_build, "_MIN_BUCKET_WORKS", 64)
     monkeypatch.setattr(graph_build, "_CHUNK_EDGES", 100)
     assert_same(whole, build_graph(*dense, n_threads=n_threads))
-    assert_same(whole, build_graph(*dense, n_threads=n_threads, memory_limit_mb=1))
+    monkeypatch.setattr(graph_module, "_MOST_EDGES", 1 << 16)
+    assert_same(whole, build_graph(*dense, n_threads=n_threads))
 
 
 def test_a_graph_is_opened_from_its_folder_and_from_no_other(dense, tmp_path):

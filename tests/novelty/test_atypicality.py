@@ -19,7 +19,7 @@ from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty import null_model as novelty_nulls
 from sciscidata.novelty import venue_pairs
-from sciscidata.novelty.atypicality import compute_atypicality, score_atypicality
+from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
 from sciscidata.novelty.config import COMPAT, NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.schemas import ATYPICALITY
@@ -334,8 +334,8 @@ def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(null):
     graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)
     config = NoveltyConfig(null=null)
-    expected = score_atypicality(graph, venues, config, n_threads=1)
-    assert score_atypicality(graph, venues, config, n_threads=4).equals(expected)
+    expected = YearScorer(graph, venues, config, n_threads=1).score_all()
+    assert YearScorer(graph, venues, config, n_threads=4).score_all().equals(expected)
     lazy = compute_atypicality(works, citations, config).collect(engine="streaming")
     assert lazy.sort("work_id").equals(expected.sort("work_id"))
     assert expected.height == works.select(pl.len()).collect().item()
@@ -384,7 +384,7 @@ def test_venues_of_another_graph_are_refused():
     works, citations = frames({1: (2000, 1), 2: (2001, 1)}, [(2, 1)])
     graph = build_graph(works, citations)
     with pytest.raises(ConfigError, match=r"\(3,\), needs \(2,\)"):
-        score_atypicality(graph, np.zeros(3, np.int32))
+        YearScorer(graph, np.zeros(3, np.int32)).score_all()
 
 
 def test_a_work_with_too_many_references_or_too_few_pairs_is_undefined():

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError, SciSciDataError
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty import background as novelty_background
-from sciscidata.novelty.atypicality import compute_atypicality, score_atypicality
-from sciscidata.novelty.background import read_background, write_null_model
+from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
+from sciscidata.novelty.background import VenuePairs, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.schemas import PAIR_STATISTICS
@@ -48,7 +48,7 @@ def part_of(works: set[int], records: Records, edges: list[tuple[int, int]]) -> 
 @settings(max_examples=30)
 def test_any_part_of_a_corpus_gets_the_bits_of_the_whole_from_its_background(corpus, config, data):
     with TemporaryDirectory() as home:
-        file = write_null_model(*frames(*corpus), f"{home}/pairs.parquet", config)
+        file = write_null_model(VenuePairs.of(*frames(*corpus), config), f"{home}/pairs.parquet")
         whole = scored(*corpus, config)
         assert scored(*corpus, config, background=file).equals(whole)
         some = set(data.draw(st.lists(st.sampled_from([*corpus[0]]), max_size=6)))
@@ -62,7 +62,7 @@ def test_any_part_of_a_corpus_gets_the_bits_of_the_whole_from_its_background(cor
 @pytest.mark.parametrize("config", [NoveltyConfig(), SHUFFLES], ids=["analytic", "permutation"])
 def test_real_works_pulled_alone_get_the_values_of_the_field(file, config):
     works, citations = scan_real()
-    write_null_model(works, citations, file, config, n_threads=3)
+    write_null_model(VenuePairs.of(works, citations, config), file, n_threads=3)
     whole = compute_atypicality(works, citations, config).sort("work_id").collect()
     assert compute_atypicality(works, citations, config, background=file).sort("work_id").collect().equals(whole)
     some = works.select("work_id").filter(pl.col("work_id") % 50 == 0)
@@ -83,7 +83,7 @@ def test_rows_are_the_counts_and_means_of_plain_loops_sorted_one_year_per_row_gr
     records, edges = random_corpus(8, 12, 40, 6, 5)
     records |= {work + 1000: (year + 5, 10**15) for work, (year, _) in list(records.items())[:30]}
     edges += [(work + 1000, work % 7) for work in range(30)] + [(work + 1000, work % 11) for work in range(30)]
-    table = read_background(write_null_model(*frames(records, edges), file, config))
+    table = read_background(write_null_model(VenuePairs.of(*frames(records, edges), config), file))
     rows = table.scan().collect()
     assert rows.schema == PAIR_STATISTICS
     assert rows.equals(rows.sort("publication_year", "source_id_a", "source_id_b"))
@@ -113,11 +113,11 @@ def test_rows_are_the_counts_and_means_of_plain_loops_sorted_one_year_per_row_gr
 def test_rows_do_not_depend_on_threads_and_years_can_be_chosen(tmp_path):
     works, citations = scan_real()
     one, more, few = (tmp_path / name for name in ("one", "more", "few"))
-    write_null_model(works, citations, one, n_threads=1)
-    write_null_model(works, citations, more, n_threads=4)
+    write_null_model(VenuePairs.of(works, citations), one, n_threads=1)
+    write_null_model(VenuePairs.of(works, citations), more, n_threads=4)
     assert one.read_bytes() == more.read_bytes()
     config = NoveltyConfig(years=(2005, 2007), min_pairs=3, score="rank")
-    table = read_background(write_null_model(works, citations, few, config))
+    table = read_background(write_null_model(VenuePairs.of(works, citations, config), few))
     assert table.years == {2005, 2006, 2007}
     assert (
         table.scan()
@@ -128,7 +128,7 @@ def test_rows_do_not_depend_on_threads_and_years_can_be_chosen(tmp_path):
 
 def test_pairs_and_years_that_the_background_lacks_are_undefined_and_the_log_says_how_many(file, caplog):
     corpus = {1: (1990, 7), 2: (1990, 8), 3: (1990, 7), 4: (1990, 8), 5: (2000, None), 6: (2000, None)}
-    write_null_model(*frames(corpus, [(5, 1), (5, 3), (6, 2), (6, 4)]), file)
+    write_null_model(VenuePairs.of(*frames(corpus, [(5, 1), (5, 3), (6, 2), (6, 4)])), file)
     records = {1: (1990, 7), 2: (1990, 7), 3: (1990, 8), 9: (2000, None), 10: (2001, None), 11: (1995, 5)}
     edges = [(9, 1), (9, 2), (9, 3), (10, 1), (10, 2), (9, 11)]
     with caplog.at_level(logging.INFO, "sciscidata"):
@@ -145,13 +145,13 @@ def test_pairs_and_years_that_the_background_lacks_are_undefined_and_the_log_say
 def test_the_graph_level_takes_a_background_too(file):
     corpus = random_corpus(9, 20, 40, 6, 5)
     works, citations = frames(*corpus)
-    write_null_model(works, citations, file)
+    write_null_model(VenuePairs.of(works, citations), file)
     graph = build_graph(works, citations)
     table = read_background(file).for_venues_of(works)
-    rows = score_atypicality(graph, venue_numbers(graph, works), background=table)
+    rows = YearScorer(graph, venue_numbers(graph, works), background=table).score_all()
     assert rows.sort("work_id").equals(scored(*corpus))
     with pytest.raises(ConfigError, match=r"for_venues_of\(works\)"):
-        score_atypicality(graph, venue_numbers(graph, works), background=read_background(file))
+        YearScorer(graph, venue_numbers(graph, works), background=read_background(file)).score_all()
 
 
 @pytest.mark.parametrize(
@@ -167,14 +167,14 @@ def test_the_graph_level_takes_a_background_too(file):
 )
 def test_another_null_model_is_refused_at_once(file, made, asked, said):
     works, citations = frames({1: (2000, 1)}, [])
-    write_null_model(works, citations, file, made)
+    write_null_model(VenuePairs.of(works, citations, made), file)
     with pytest.raises(ConfigError, match=said):
         compute_atypicality(works, citations, asked, background=file)
 
 
 def test_scoring_options_need_not_be_those_of_the_background(file):
     corpus = random_corpus(10, 30, 60, 5, 6)
-    write_null_model(*frames(*corpus), file)
+    write_null_model(VenuePairs.of(*frames(*corpus)), file)
     for config in (NoveltyConfig(score="rank"), NoveltyConfig(seed=9, min_pairs=9), NoveltyConfig(unique_pairs=True)):
         assert scored(*corpus, config, background=file).equals(scored(*corpus, config))
 
@@ -194,9 +194,9 @@ def test_a_file_that_is_no_background_is_refused_in_words(file):
     pl.DataFrame(schema=PAIR_STATISTICS).write_parquet(file)
     assert "is a Parquet file, but no background" in refusal()
     with pytest.raises(ReleaseExistsError, match="is no background of this version, so it is not replaced"):
-        write_null_model(works, citations, file)
+        write_null_model(VenuePairs.of(works, citations), file)
     file.unlink()
-    write_null_model(works, citations, file)
+    write_null_model(VenuePairs.of(works, citations), file)
     rows = pq.read_table(file)
     facts = json.loads(pq.read_metadata(file).metadata[b"sciscidata_background"])
 
@@ -211,7 +211,7 @@ def test_a_file_that_is_no_background_is_refused_in_words(file):
 
 def test_a_damaged_file_is_noticed_where_its_rows_are_read(file):
     works, citations = scan_real()
-    write_null_model(works, citations, file)
+    write_null_model(VenuePairs.of(works, citations), file)
     content = bytearray(file.read_bytes())
     content[len(content) // 3] ^= 16
     lazy = compute_atypicality(works, citations, background=file)  # while the file is still whole
@@ -230,7 +230,7 @@ def test_a_venue_known_only_from_an_undated_work_moves_no_other_venue(file):
     more = records | {10**6: (None, -5), 10**6 + 1: (None, 3), 10**6 + 2: (None, 10**9)}
     expected = scored(records, edges)
     for made, asked in [(more, records), (records, more), (more, more)]:
-        write_null_model(*frames(made, edges), file)
+        write_null_model(VenuePairs.of(*frames(made, edges)), file)
         rows = scored(asked, edges, background=file)
         assert rows.filter(pl.col("work_id") < 10**6).equals(expected)
     assert pl.read_parquet(file)["source_id_a"].min() >= 0
@@ -238,7 +238,7 @@ def test_a_venue_known_only_from_an_undated_work_moves_no_other_venue(file):
     graph = build_graph(works, citations)
     other = read_background(file).for_venues_of(works.filter(pl.col("source_id") > 0))
     with pytest.raises(ConfigError, match="does not know these venues"):
-        score_atypicality(graph, venue_numbers(graph, works), background=other)
+        YearScorer(graph, venue_numbers(graph, works), background=other).score_all()
 
 
 def rewritten(file: Path, rows: pa.Table | None = None, key: bytes | None = None, **how: object) -> Path:
@@ -254,7 +254,7 @@ def rewritten(file: Path, rows: pa.Table | None = None, key: bytes | None = None
 
 @pytest.mark.parametrize("records", [{1: (None, 1)}, {1: (2000, None)}, {1: (2000, 1), 2: (2001, 1)}])
 def test_a_corpus_without_a_single_pair_makes_an_empty_table(file, records):
-    table = read_background(write_null_model(*frames(records, [(2, 1)]), file))
+    table = read_background(write_null_model(VenuePairs.of(*frames(records, [(2, 1)])), file))
     assert table.scan().collect().equals(pl.DataFrame(schema=PAIR_STATISTICS))
     assert table.counts["n_pairs"].sum() == 0
     assert scored(records, [(2, 1)], background=file).equals(scored(records, [(2, 1)]))

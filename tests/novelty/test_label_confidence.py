@@ -17,7 +17,7 @@ from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.errors import ConfigError
 from sciscidata.indicators import compute_novelty_confidence
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds
-from sciscidata.novelty.background import write_null_model
+from sciscidata.novelty.background import VenuePairs, write_null_model
 from sciscidata.novelty.label_confidence import _find_weight
 from sciscidata.novelty.shapes import Entries, Groups
 from sciscidata.novelty.venue_pairs import entry_starts
@@ -151,7 +151,7 @@ def test_the_default_predicts_the_label_of_the_other_half_of_the_references(shar
     """Both halves are scored against the null model of the whole lists, so the z of a pair stays."""
     files = (str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),)
     works, citations, _ = ssd.scan_records(ssd.RecordsConfig(inputs=files))
-    table = write_null_model(works, citations, tmp_path / "pairs.parquet")
+    table = write_null_model(VenuePairs.of(works, citations), tmp_path / "pairs.parquet")
     rows = citations.unique().sort("citing_id", "cited_id").collect()
     errors: dict[bool, list[float]] = {False: [], True: []}
     for seed in range(2):

@@ -17,7 +17,7 @@ from sciscidata.novelty import _moment_kernels as novelty_kernels
 from sciscidata.novelty import _per_work_kernels as work_quantile_kernels
 from sciscidata.novelty import atypicality, venue_pairs
 from sciscidata.novelty import null_model as novelty_nulls
-from sciscidata.novelty.atypicality import YearScorer, score_atypicality
+from sciscidata.novelty.atypicality import YearScorer
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.shapes import Entries, Groups, Quantiles
 from sciscidata.novelty.venue_pairs import entry_starts, venue_numbers
@@ -79,7 +79,7 @@ def test_a_thousand_shuffles_agree_with_the_closed_form_as_well_as_with_each_oth
 
     span = (years[0], years[-1])
     tables = [NoveltyConfig(years=span), shuffles(0, span), shuffles(1, span)]
-    tables = [score_atypicality(graph, venues, config)["z_p10"].to_numpy() for config in tables]
+    tables = [YearScorer(graph, venues, config).score_all()["z_p10"].to_numpy() for config in tables]
     both = ~np.isnan(tables).any(axis=0)
     closed, first, second = (table[both] for table in tables)
     flips = {

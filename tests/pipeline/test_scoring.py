@@ -9,7 +9,7 @@ from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.label_thresholds import compute_labels
 from sciscidata.novelty.atypicality import compute_atypicality, join_atypicality
-from sciscidata.novelty.background import write_null_model
+from sciscidata.novelty.background import VenuePairs, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
@@ -74,7 +74,7 @@ def test_a_part_of_a_corpus_has_the_scores_of_the_whole_with_its_background(worl
     works, citations = world
     whole = compute_atypicality(works, citations).drop_nulls("z_p10").collect()
     some = whole["work_id"].sort().gather_every(50)
-    table = write_null_model(works, citations, tmp_path / "pairs.parquet")
+    table = write_null_model(VenuePairs.of(works, citations), tmp_path / "pairs.parquet")
     own = citations.filter(pl.col("citing_id").is_in(some.implode()))
     got = join_atypicality(some.to_frame(), works, own, NoveltyConfig(), background=table).collect()
     assert got.equals(some.to_frame().join(whole, on="work_id", how="left", maintain_order="left"))

@@ -27,9 +27,10 @@ from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
+from sciscidata.graph import year_files
 from sciscidata.graph.graph import build_graph, graph_folder, read_graph
 from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
-from sciscidata.novelty.background import write_null_model
+from sciscidata.novelty.background import VenuePairs, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.scoring import Measures, score_structure
@@ -40,7 +41,7 @@ from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.snapshot.source import SnapshotConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
-from sciscidata.storage import seal_json, year_parts
+from sciscidata.storage import seal_json
 
 WORLD = SyntheticConfig(n_works=3_000)
 
@@ -300,7 +301,7 @@ def test_scores_are_the_same_rows_in_any_number_of_batches_of_which_none_is_larg
 ):
     places = {"cache_dir": world.parent / "scores"}
     whole = pl.read_parquet(write_cd_index(world, tmp_path / "whole.parquet", **places))
-    monkeypatch.setattr(year_parts, "_ROWS_PER_BATCH", rows_per_batch)
+    monkeypatch.setattr(year_files, "_ROWS_PER_BATCH", rows_per_batch)
     path = write_cd_index(world, tmp_path / "cd.parquet", **places)
     assert_frame_equal(pl.read_parquet(path), whole)
     metadata = pq.read_metadata(path)
@@ -380,7 +381,7 @@ def test_novelty_against_another_background_is_not_taken_from_the_years_on_disk(
     places, frames = {"cache_dir": tmp_path / "cache"}, scan_synthetic(WORLD)
     some = frames.works.filter(pl.col("work_id") % 3 != 0)
     for name, works in (("all", frames.works), ("some", some)):
-        write_null_model(works, frames.citations, tmp_path / f"{name}.parquet")
+        write_null_model(VenuePairs.of(works, frames.citations), tmp_path / f"{name}.parquet")
     found = [
         pl.read_parquet(write_atypicality(world, tmp_path / f"n-{i}.parquet", background=table, **places))
         for i, table in enumerate((None, tmp_path / "all.parquet", tmp_path / "some.parquet"))
@@ -421,7 +422,7 @@ def test_backgrounds_and_scores_are_not_written_under_the_name_of_another_format
         with pytest.raises(ConfigError, match="named otherwise"):
             write(world, tmp_path / name, cache_dir=tmp_path / "cache")
     with pytest.raises(ConfigError, match="named otherwise"):
-        write_null_model(*scan_corpus(world)[:2], tmp_path / name)
+        write_null_model(VenuePairs.of(*scan_corpus(world)[:2]), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import BackgroundError, ConfigError, NotEnoughWorksError
 from sciscidata.label_thresholds import LabelThresholds, compute_labels
 from sciscidata.novelty.atypicality import compute_atypicality
-from sciscidata.novelty.background import write_null_model
+from sciscidata.novelty.background import VenuePairs, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
@@ -65,7 +65,7 @@ def world(records) -> tuple[pl.LazyFrame, pl.LazyFrame]:
 @pytest.fixture(scope="module")
 def background(world, tmp_path_factory) -> Path:
     works, citations = world
-    return write_null_model(works, citations, tmp_path_factory.mktemp("background") / "pairs.parquet")
+    return write_null_model(VenuePairs.of(works, citations), tmp_path_factory.mktemp("background") / "pairs.parquet")
 
 
 def config(server: OpenAlexServer, home: Path, **changes) -> BuildConfig:

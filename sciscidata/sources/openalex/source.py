@@ -114,7 +114,7 @@ def pull_openalex(
             "SplitConfig.balance='disruption'."
         )
     if novelty is not None and background is not None:
-        read_background(background).check_null_model(novelty)  # before anything is paid for
+        read_background(background, novelty)  # before anything is paid for
     if demand.needs_novelty and background is None:
         logger.warning(
             "Novelty is computed from the works of this pull alone, which have few venue pairs: many common pairs look "

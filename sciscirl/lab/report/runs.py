@@ -17,7 +17,7 @@ import polars as pl
 
 from sciscidata.errors import ChangedFileError, SciSciDataError
 from sciscidata.release.release import MANIFEST
-from sciscidata.storage.replaced import read_steadily
+from sciscidata.storage.lock import read_steadily
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import read_json
 from sciscidata.terminal.messages import counted
