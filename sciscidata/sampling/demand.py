@@ -122,10 +122,12 @@ class Demand:
         )
         off = dict[str, Any]()
         for name, reads in ((option, row.reads) for row in in_order for option in row.options):
-            off |= _switch_off(self.eligibility, name, reads)
+            off |= _switch_off(
+                self.eligibility, name, f"the {facts.files} have no column {' or '.join(map(repr, reads))}"
+            )
         if not facts.has_index and not self.balance.startswith(("label", "none")):
             raise ConfigError(
-                f"SplitConfig.balance is {self.balance!r}, and the labelled files have no cd_index, so no work "
+                f"SplitConfig.balance is {self.balance!r}, and the {facts.files} have no cd_index, so no work "
                 "has such a label. Set SplitConfig.balance='label'."
             )
         self.eligibility = replace(self.eligibility, **off)
@@ -133,7 +135,7 @@ class Demand:
         facts.provenance["filters_left_out"] = [*self.left_out]
         if self.left_out:  # texts with a label are not expected to have them
             level = logging.WARNING if facts.has_index else logging.INFO
-            logger.log(level, "labelled files lack the columns for %s: not applied", ", ".join(self.left_out))
+            logger.log(level, "%s lack the columns for %s: not applied", facts.files, ", ".join(self.left_out))
 
     # What is still missing
 
@@ -201,15 +203,14 @@ class Demand:
         return frozenset(cell for cell in self.cells if cell[place] in labels)
 
 
-def _switch_off(config: EligibilityConfig, name: str, reads: tuple[str, ...]) -> Mapping[str, Any]:
-    """Return what switches an option off; none if it is off; a ConfigError if it was asked for."""
+def _switch_off(config: EligibilityConfig, name: str, why: str) -> Mapping[str, Any]:
+    """Return what switches an option off; none if it is off; a ConfigError with the reason if it was asked for."""
     set_to, at_default = getattr(config, name), getattr(EligibilityConfig(), name)
     nothing = None if at_default is None else type(at_default)()  # False, 0 or (): the filter is off
     if set_to == nothing:
         return {}
     if set_to != at_default:
         raise ConfigError(
-            f"EligibilityConfig.{name} is {set_to!r}, and the labelled files have no column "
-            f"{' or '.join(map(repr, reads))} to filter by. Add the column, or leave the option out."
+            f"EligibilityConfig.{name} is {set_to!r}, and {why} to filter by. Add the column, or leave the option out."
         )
     return {name: nothing}

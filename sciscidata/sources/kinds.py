@@ -61,11 +61,14 @@ class Facts(NamedTuple):
     """What a source says of itself.
 
     Attributes:
-        provenance: where the works come from, in JSON types, for the manifest.
+        provenance: where the works come from, in JSON types, for the manifest: its ``kind``, and the ``name`` that
+            cards and messages call it by ("MyCatalogue"). Of Scores also ``scores``, words that begin with
+            AS_PUBLISHED, and ``labels`` where it brings them.
         vocabulary: frame with all primary fields and venues.
         label_files: files of the source that may hold the column of a label of one's own.
         lacks: columns that are unknown of every work, and what to do where one is needed. "": leave out what reads it.
         published: scores to compare computed ones with: ``work_id``, and ``cd_index`` or z or both.
+        files: what messages say lacks a column, in the plural.
     """
 
     provenance: dict[str, Any]
@@ -73,6 +76,7 @@ class Facts(NamedTuple):
     label_files: LabelFiles = NO_FILES
     lacks: Mapping[str, str] = {}
     published: pl.LazyFrame = NO_SCORES
+    files: str = "files of the source"
 
     @property
     def has_index(self) -> bool:
