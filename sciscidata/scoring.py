@@ -53,7 +53,10 @@ def score(source: Citations | Scores | Ask, demand: Demand, measures: Measures) 
     if isinstance(source, Citations):
         return _score_citations(source, demand, measures)
     if isinstance(source, Ask):
-        return source.until(demand, measures)
+        quotas = demand.quotas
+        asked = source.until(quotas, measures)
+        demand.eligibility = quotas.eligibility  # with the last year of the data
+        return asked
     if not has_own_scores(source.facts.provenance):
         source.facts.provenance["scores"] = AS_PUBLISHED
     demand.leave_out(source.facts)
