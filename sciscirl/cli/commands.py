@@ -76,7 +76,7 @@ def train(
 
             return train_locally(run)
         from sciscirl.lab.compose import compose
-        from sciscirl.rl.train import train_on_server
+        from sciscirl.lab.training.rl import train_on_server
 
         return asyncio.run(train_on_server(run, compose(run)))
 

@@ -19,17 +19,17 @@ from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages, count_tokens
 from sciscirl.envs.tokenizer import estimating_tokenizers
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.adversarial.env import count_second_turn
 from sciscirl.lab.compose import compose, make_evaluator, make_run_builder
+from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.estimated_tokenizer import EstimatedTokenizer
 from sciscirl.lab.sft import examples as sft
 from sciscirl.lab.sft import tinker_backend
 from sciscirl.lab.sft.examples import Example
+from sciscirl.lab.training.rl import list_settings, make_config
 from sciscirl.metrics.metrics import FEWEST
 from sciscirl.options import NO_EFFECT, Run, SftOptions, TinkerSftOptions, TrainOptions
-from sciscirl.rl.train import list_settings, make_config
 from sciscirl.runs.prices import Usage, say_price
 from sciscirl.runs.record import plan_run
 from sciscirl.task.contracts import render_answer

@@ -11,10 +11,10 @@ from tinker_cookbook.renderers import Message, Renderer
 from tinker_cookbook.rl.types import Action, ActionExtra, Env, Metrics, StepResult, StopReason
 
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, end_episode, measure_answer, show_view
-from sciscirl.evaluation.evaluator import Challenge
 from sciscirl.lab.adversarial.challenger import object_by_rules, render_request
 from sciscirl.lab.adversarial.metrics import PARTS, adversarial_schema, make_adversarial_prediction
 from sciscirl.lab.adversarial.rewards import Episode, Reasoning, judge_by_rubric, score_episode
+from sciscirl.lab.evaluator import Challenge
 from sciscirl.metrics.flips import flip_metrics
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import Answer

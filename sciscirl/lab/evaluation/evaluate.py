@@ -22,7 +22,7 @@ from sciscirl.runs.record import find_ceiling
 from sciscirl.task.release import read_part
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluator import LabelEvaluator
+    from sciscirl.lab.evaluator import LabelEvaluator
     from sciscirl.lab.label_scoring import LabelScoring
 
 
@@ -45,8 +45,8 @@ async def evaluate_model(
     """
     from sciscirl.envs.dataset import check_fit
     from sciscirl.envs.tokenizer import make_renderer
-    from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
     from sciscirl.lab.adversarial.env import challenge_by
+    from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
     from sciscirl.runs.chat_format import choose_renderer, warn_of_renderer
     from sciscirl.runs.server_checks import check_server
 

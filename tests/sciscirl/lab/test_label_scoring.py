@@ -278,7 +278,7 @@ def test_what_cannot_be_scored_is_said(toy_slice, model_folder, tmp_path, option
 
 
 def test_only_a_model_in_this_process_can_be_scored_by_a_completer(papers, toy_renderer):
-    from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
+    from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
     from tests.sciscirl.toy import Scripted
 
     evaluator = LabelEvaluator(papers, TWO_KEYS, toy_renderer, AnswerSampling(9), scoring=LabelScoring())
@@ -287,7 +287,7 @@ def test_only_a_model_in_this_process_can_be_scored_by_a_completer(papers, toy_r
 
 
 def test_a_server_is_scored_by_the_evaluator(model, papers, toy_renderer):
-    from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
+    from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 
     evaluator = LabelEvaluator(papers[:2], TWO_KEYS, toy_renderer, AnswerSampling(9), scoring=LabelScoring())
     metrics = asyncio.run(evaluator(Server(model)))

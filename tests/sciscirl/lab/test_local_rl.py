@@ -21,13 +21,13 @@ from tinker_cookbook.rl.data_processing import assemble_training_data, compute_a
 from sciscidata.storage import hash_file
 from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab import grpo
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.compose import make_run_builder
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.subject import find_subject
+from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.grpo import (
     NOT_HERE,
     Player,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from sciscirl.envs.env import LabelEnv, build_messages
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_predictions
+from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.metrics.predictions import find_target
 from sciscirl.options import TrainOptions, resolve_preset
