@@ -17,7 +17,7 @@ from sciscidata.options.commands import InFile, Program
 from sciscirl.envs.models import SHORT_NAMES
 from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.lab import commands as lab
-from sciscirl.runs.shown import name_report, show
+from sciscirl.lab.commands import name_report, show
 
 if TYPE_CHECKING:
     import sciscirl.lab.evaluation.config

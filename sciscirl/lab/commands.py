@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sciscidata.terminal.messages import printable
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.shown import name_report, show
 
 if TYPE_CHECKING:
     import sciscirl.lab.analysis.compare
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
     import sciscirl.options
 
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
+
+
+def show(text: str, *, flush: bool = False) -> None:
+    """Print for a terminal; what a model, run or server said stays text."""
+    print(printable(text, lines=True), flush=flush)  # noqa: T201
+
+
+def name_report(folder: Path, release: str, split: str) -> str:
+    """Write the command that reports a run."""
+    words = ["sciscirl", "report", str(folder), "--release", release, "--out", f"{folder.name}.html"]
+    return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
 
 
 def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:

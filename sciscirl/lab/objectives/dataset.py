@@ -19,7 +19,7 @@ from sciscirl.lab.objectives.batch_term import ShareTracker, batch_term
 from sciscirl.lab.objectives.collapse_watch import TrainingWatch
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.runs.logs import read_answers
-from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.task.experiment import AdversarialRules
 from sciscirl.task.papers import Paper, class_of
 
 

@@ -14,11 +14,11 @@ from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.supervised.common import datum_from_model_input_weights
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
-from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.compose import name_fields
+from sciscirl.lab.label_scoring import find_label_tokens, place_answer
 from sciscirl.options import LossOn, Run, SftOptions
 from sciscirl.presets import describe
 from sciscirl.task.contracts import most_probable, render_answer

@@ -14,7 +14,6 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
 
-from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.compare import CompareConfig
@@ -23,8 +22,10 @@ from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.label_scoring import (
     Ending,
     LabelScoring,
+    find_label_tokens,
     make_content_free,
     make_endings,
+    place_answer,
     predict_labels,
     score_on_server,
 )

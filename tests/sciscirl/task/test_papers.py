@@ -41,9 +41,9 @@ PURE = (
         "task.prompts",
         "task.contracts",
         "task.rewards",
-        "task.adversarial_rules",
+        "task.experiment",
     ),
-    *("task.rules", "metrics.metrics", "metrics.flips", "metrics.predictions", "lab.adversarial.metrics"),
+    *("task.rules", "metrics.metrics", "metrics.predictions", "lab.adversarial.rewards"),
     "lab.objectives.batch_term",
 )
 # Nine digits that neither a year nor a count of these tests has.

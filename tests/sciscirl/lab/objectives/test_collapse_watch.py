@@ -23,8 +23,8 @@ from sciscirl.lab.objectives.dataset import RunDatasetBuilder
 from sciscirl.lab.training import rl as training
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig
 from sciscirl.options import TrainOptions
-from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import render_answer
+from sciscirl.task.experiment import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.sciscirl.tinker_stub import serve_models
 from tests.sciscirl.toy import Scripted, make_builder, say
