@@ -15,14 +15,14 @@ from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
-import sciscirl.rl.train as rl
+import sciscirl.lab.training.rl as rl
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.errors import with_own_names
-from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.adversarial.env import challenge_by
+from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.label_scoring import LabelScoring
 from sciscirl.lab.objectives.dataset import RunDatasetBuilder
-from sciscirl.lab.objectives.sampling import DynamicSampling
+from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import Run, RunOptions, SftOptions, TrainOptions, resolve_run
 from sciscirl.presets import PUBLISHED

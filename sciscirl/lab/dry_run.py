@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -19,17 +20,16 @@ from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages, count_tokens
 from sciscirl.envs.tokenizer import estimating_tokenizers
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.adversarial.env import count_second_turn
 from sciscirl.lab.compose import compose, make_evaluator, make_run_builder
+from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
-from sciscirl.lab.models.estimated_tokenizer import EstimatedTokenizer
 from sciscirl.lab.sft import examples as sft
 from sciscirl.lab.sft import tinker_backend
 from sciscirl.lab.sft.examples import Example
+from sciscirl.lab.training.rl import list_settings, make_config
 from sciscirl.metrics.metrics import FEWEST
 from sciscirl.options import NO_EFFECT, Run, SftOptions, TinkerSftOptions, TrainOptions
-from sciscirl.rl.train import list_settings, make_config
 from sciscirl.runs.prices import Usage, say_price
 from sciscirl.runs.record import plan_run
 from sciscirl.task.contracts import render_answer
@@ -41,6 +41,43 @@ MARKS: Final = ("⟦", "⟧")
 _N_SHOWN: Final = 3
 _N_PROMPTS_COUNTED: Final = 256
 _N_EXAMPLES_COUNTED: Final = 64
+
+
+class EstimatedTokenizer:
+    """Stands for a tokenizer that is not on this machine: a token is a mark, a sign, or some letters of a word.
+
+    Example:
+        >>> tokenizer = EstimatedTokenizer("Qwen/Qwen3-8B")
+        >>> tokens = tokenizer.encode("<|im_start|>The assay is new.")
+        >>> len(tokens), tokenizer.decode(tokens[:3])
+        (6, '<|im_start|>The assay')
+    """
+
+    is_estimate: Final = True
+    chat_template = bos_token = eos_token_id = None
+    _PIECES: Final = re.compile(r"<[^<>\s]{1,40}>| ?[^\W\d_]{1,9}|\d| ?[^\w\s]{1,3}|\s+|.", re.DOTALL)
+
+    def __init__(self, name: str) -> None:
+        self.name_or_path = name
+        self._numbers: dict[str, int] = {}
+        self._words: list[str] = []
+
+    def encode(self, text: str, **_: object) -> list[int]:
+        """Divide a text."""
+        pieces = self._PIECES.findall(text)
+        for piece in pieces:
+            if piece not in self._numbers:
+                self._numbers[piece] = len(self._words)
+                self._words.append(piece)
+        return [self._numbers[piece] for piece in pieces]
+
+    def convert_tokens_to_ids(self, token: str) -> int:
+        """Return the number of a mark."""
+        return self.encode(token)[0]
+
+    def decode(self, tokens: Sequence[int] | int, **_: object) -> str:
+        """Put a text together again."""
+        return "".join(self._words[token] for token in ([tokens] if isinstance(tokens, int) else tokens))
 
 
 @estimating_tokenizers(EstimatedTokenizer)

@@ -1,11 +1,11 @@
-"""What a training run on your own hardware is started with, beside the options of ``sciscirl.options``."""
+"""Options of training on your own hardware, and of merging what it trained, beside those of ``sciscirl.options``."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
 from sciscidata.options.checks import PositiveInt
-from sciscirl.options import Precision, SftOptions, TrainOptions, partial_of_preset
+from sciscirl.options import Precision, ServerOptions, SftOptions, TrainOptions, partial_of_preset
 
 #: Of the base model, under an adapter that is trained.
 Quantization = Literal["nf4", "none"]
@@ -53,3 +53,19 @@ class PeftSftOptions(SftOptions, HardwareOptions):
     """Options of supervised fine-tuning on your own GPUs."""
 
     backend = "peft"
+
+
+@partial_of_preset()
+class MergeOptions(ServerOptions):
+    """Options of merging an adapter into its base model.
+
+    Attributes:
+        dtype: of its weights.
+        device: where to compute: cpu, cuda, cuda:1; a run on a server is merged on the CPU.
+        step: of the checkpoint of a run; None: the last one.
+        base_url: the Tinker server with the weights of the run; None: TINKER_BASE_URL, else Tinker.
+    """
+
+    dtype: Precision = "bfloat16"
+    device: str = "cpu"
+    step: int | None = None

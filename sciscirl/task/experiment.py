@@ -15,8 +15,7 @@ from msgspec import Meta
 
 from sciscidata.options.checks import PositiveInt, Share, check_fields
 from sciscidata.options.did_you_mean import suggest
-from sciscirl.errors import SciSciRLError
-from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.errors import RewardError, SciSciRLError
 from sciscirl.task.papers import OwnTarget
 from sciscirl.task.release import Order
 from sciscirl.task.rules import Task, TaskRules
@@ -174,6 +173,26 @@ class Judging(_Part):
     eval_temperature: Temperature = 1.0
     eval_top_p: TopP = 1.0
     eval_group_size: PositiveInt = 1
+
+
+Credit = Literal["both", "mean"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdversarialRules:
+    """What a challenged answer earns. RewardError if revision is above defence."""
+
+    credit: Credit = "both"  # both: +1 if both labels are right, else -1, as published; mean: of +1 or -1 for each
+    reasoning: Annotated[float, Meta(ge=0, le=0.3)] = 0.3  # the most that R_reasoning can be
+    revision: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # R_adaptation of a label that was wrong, then right
+    defence: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # the same, right both times
+
+    def __post_init__(self) -> None:
+        check_fields(self, RewardError)
+        if self.revision > self.defence:
+            raise RewardError(
+                f"revision is {self.revision}, above defence {self.defence}: a wrong start would pay. Raise defence."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

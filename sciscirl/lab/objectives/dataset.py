@@ -19,7 +19,7 @@ from sciscirl.lab.objectives.batch_term import ShareTracker, batch_term
 from sciscirl.lab.objectives.collapse_watch import TrainingWatch
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.runs.logs import read_answers
-from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.task.experiment import AdversarialRules
 from sciscirl.task.papers import Paper, class_of
 
 
@@ -30,7 +30,7 @@ class RunGroupBuilder(EnvGroupBuilder):
     Attributes:
         group: the answers to one paper.
         spares: papers of the same class to ask about instead if the rewards are all equal
-            (``sampling.DynamicSampling``).
+            (``dynamic_sampling.DynamicSampling``).
         excess: how much too often each label was said recently, for the batch term; empty: no batch term.
         tracker: counts the labels that the answers of this group say.
         batch: the number of the batch, for the tracker.
@@ -139,7 +139,7 @@ class RunDatasetBuilder(LabelDatasetBuilder):
     """As LabelDatasetBuilder, with what a preset and a run add.
 
     Attributes:
-        n_spares: as in RunDataset. Needs ``DynamicSampling`` in the loop (``sampling.py``).
+        n_spares: as in RunDataset. Needs ``DynamicSampling`` in the loop (``dynamic_sampling.py``).
         adversarial: how answers are challenged; ``reward`` is then not used. None: no challenge.
         run: the folder of the run; the answers of earlier steps are read back from its rollouts.
         first_step: the step at which the run begins or continues.

@@ -27,6 +27,7 @@ from sciscirl.lab.analysis.compare import count_answers
 from sciscirl.lab.evaluation.results import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
+from sciscirl.lab.training.step_watch import list_alarms
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import check_predictions, find_target, read_predictions
 from sciscirl.runs.checkpoints import ADAPTER
@@ -34,7 +35,6 @@ from sciscirl.runs.judged import LOOKS_FILE, count_test_looks, list_evaluations,
 from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE, parse_row, read_lines, read_rows
 from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.runs.record import RUN_FILE, find_eval_split, is_supervised, name_facts, name_run, read_facts
-from sciscirl.runs.step_watch import list_alarms
 from sciscirl.task.papers import TARGETS, Target, TargetName, list_labels, read_own_target, short_name
 from sciscirl.task.predictions import prediction_schema
 from sciscirl.task.release import PartName, read_split

@@ -15,6 +15,7 @@ from sciscirl.lab.analysis.calibrate import NOISE, find_noise
 from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric
 from sciscirl.lab.report.runs import Run, find_repeated, hash_release
+from sciscirl.lab.training.step_watch import AT_FLOOR, GRADIENT, KL
 from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.metrics import FEWEST, find_right
 from sciscirl.metrics.predictions import split_by_label
@@ -22,7 +23,6 @@ from sciscirl.options import NO_EFFECT
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE, Usage
 from sciscirl.runs.record import is_local, is_taught
-from sciscirl.runs.step_watch import AT_FLOOR, GRADIENT, KL
 from sciscirl.task.papers import Paper, PaperView
 from sciscirl.task.predictions import INVALID
 from sciscirl.task.release import SplitName, read_split

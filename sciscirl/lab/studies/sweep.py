@@ -388,7 +388,7 @@ def _end_with_parent(filters: Sequence[Any]) -> None:
 
 def _train_apart(run: PlannedRun) -> _End:
     """Train a run in its own process, and show only its warnings."""
-    logging.getLogger("sciscirl.runs.console").addFilter(lambda _: False)
+    logging.getLogger("sciscirl.lab.training.console").addFilter(lambda _: False)
     return asyncio.run(_train(replace(run, options=replace(run.options))))  # made anew, options load their plugin
 
 

@@ -20,11 +20,11 @@ from sciscirl.lab.compose import train_preset
 from sciscirl.lab.objectives import collapse_watch as training_watch
 from sciscirl.lab.objectives.collapse_watch import TrainingWatch
 from sciscirl.lab.objectives.dataset import RunDatasetBuilder
+from sciscirl.lab.training import rl as training
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig
 from sciscirl.options import TrainOptions
-from sciscirl.rl import train as training
-from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import render_answer
+from sciscirl.task.experiment import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.sciscirl.tinker_stub import serve_models
 from tests.sciscirl.toy import Scripted, make_builder, say
@@ -140,8 +140,8 @@ def test_the_builder_has_its_batches_watched_with_and_without_opponents(toy_slic
 def run_stuck(options, tokenizer, monkeypatch, judge) -> list[dict]:
     """Train a model of one label until that ends the run, with evaluations by another; return what was logged."""
     monkeypatch.setattr(training_watch, "CollapseConfig", lambda: SMALL)
-    monkeypatch.setattr("sciscirl.rl.train.CollapseAlarm", partial(CollapseAlarm, SMALL))
-    monkeypatch.setattr("sciscirl.evaluation.evaluator.TopPCompleter", judge)
+    monkeypatch.setattr("sciscirl.lab.training.rl.CollapseAlarm", partial(CollapseAlarm, SMALL))
+    monkeypatch.setattr("sciscirl.lab.evaluator.TopPCompleter", judge)
 
     async def loop(config):
         store = TrainingRunStore(storage_from_uri(config.log_path))

@@ -91,8 +91,8 @@ def test_a_run_that_is_resumed_hands_its_folder_and_step_to_the_batches(toy_slic
         begin_run(folder, *words, **more)
         return 7
 
-    monkeypatch.setattr("sciscirl.rl.train.check_server", lambda *_: None)
-    monkeypatch.setattr("sciscirl.rl.train.begin_run", begin)
-    monkeypatch.setattr("sciscirl.rl.train.train.main", main)
+    monkeypatch.setattr("sciscirl.lab.training.rl.check_server", lambda *_: None)
+    monkeypatch.setattr("sciscirl.lab.training.rl.begin_run", begin)
+    monkeypatch.setattr("sciscirl.lab.training.rl.train.main", main)
     asyncio.run(train_preset(options))
     assert seen == [(str(tmp_path / "run"), 7)]

@@ -23,12 +23,12 @@ from sciscirl.lab.dry_run import describe_server_training
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.hardware_options import PeftSftOptions
-from sciscirl.lab.objectives.sampling import DynamicSampling
+from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.lab.sft.examples import make_papers_builder
 from sciscirl.lab.sft.tinker_backend import make_config as make_sft_config
+from sciscirl.lab.training.rl import list_settings
 from sciscirl.options import NO_EFFECT, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import CHANGES, make_preset
-from sciscirl.rl.train import list_settings
 from sciscirl.runs.record import begin_run
 from sciscirl.task.experiment import LOSSES
 from tests.conftest import REPOSITORY
