@@ -15,7 +15,7 @@ from tinker_cookbook.supervised.common import datum_from_model_input_weights
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
-from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
+from sciscirl.envs.dataset import Epochs, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.compose import name_fields
@@ -131,7 +131,7 @@ def build_example(
 class GoldExamples(Sequence[Example]):
     """The examples of papers in training order, built when used; ``n_each`` for a paper, which may come again."""
 
-    papers: Sequence[Paper]
+    papers: Epochs
     rules: TaskRules
     renderer: Renderer
     confidence: float
