@@ -38,7 +38,7 @@ from sciscirl.presets import CHANGES, find_preset, lay_over
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.trackers import check_trackers
-from sciscirl.task.experiment import Adam, Adapter, Judging, Length, Loss, Pairs, Preset, Sampling
+from sciscirl.task.experiment import Adam, Adapter, BaseModel, Judging, Length, Loss, Pairs, Preset, Sampling
 from sciscirl.task.registry import load_plugin
 from sciscirl.task.release import ListedPapers, Order, PaperChoice, choose_target
 from sciscirl.task.rules import Task
@@ -190,24 +190,56 @@ class TrainingServerOptions(ServerOptions):
 
 
 @partial_of_preset()
-class ModelOptions:
+class ModelOptions(BaseModel):
     """Options of a model.
 
     Attributes:
-        model: the base model, by name or folder; None: the preset's.
         renderer: the chat format; None: the model's own, without thinking.
     """
 
-    model: str | None = None
     renderer: str | None = None
 
 
-@partial_of_preset()
-class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice):
-    """Options of every training run.
+@dataclass(frozen=True, kw_only=True)
+class PresetName:
+    """Which experiment.
 
     Attributes:
         preset: the experiment, one of those that ``sciscirl presets`` lists, or a file of your own (my.toml).
+    """
+
+    preset: str = "baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberFormat:
+    """How a model of this process computes.
+
+    Attributes:
+        dtype: number format of the weights.
+    """
+
+    dtype: Precision = "bfloat16"
+
+
+@partial_of_preset()
+class AskedOptions(PluginOptions):
+    """Options of a task that is asked without training.
+
+    Attributes:
+        release: the folder of a release; on the command line also hf:OWNER/NAME@REVISION.
+        n_papers: ask about only so many papers of a split, each class in its share; None: all.
+    """
+
+    release: Path
+    n_papers: PositiveInt | None = None
+
+
+@partial_of_preset(preset="baseline")
+class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice, PresetName):
+    """Options of every training run.
+
+    Attributes:
         release: the folder of a release, or hf:OWNER/NAME@REVISION.
         log_path: the folder of the run; None: runs/PRESET, with sft-BACKEND before PRESET for supervised runs.
         resume: continue this run where it stopped.
@@ -220,7 +252,6 @@ class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice
         wandb_name: of the run there; None: the folder's name.
     """
 
-    preset: str = "baseline"
     release: Folder = "slices/openalex"
     log_path: Folder | None = None
     resume: bool = False

@@ -21,7 +21,7 @@ from sciscirl.errors import with_own_names
 from sciscirl.lab.adversarial.env import challenge_by
 from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.label_scoring import LabelScoring
-from sciscirl.lab.objectives.dataset import RunDatasetBuilder
+from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import Run, RunOptions, SftOptions, TrainOptions, resolve_run
@@ -95,7 +95,9 @@ def compose(run: Run[TrainOptions]) -> rl.Parts:
     builder = make_run_builder(run)
 
     def begin(step: int) -> LabelDatasetBuilder:
-        return chz.replace(builder, run=str(run.folder), first_step=step, collapse=run.options.collapse)
+        return chz.replace(
+            builder, begun=BegunRun(folder=str(run.folder), first_step=step, action=run.options.collapse)
+        )
 
     return rl.Parts(builder, begin, partial(make_evaluator, run, builder), _make_strategy(run.preset))
 

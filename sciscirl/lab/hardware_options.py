@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from sciscidata.options.checks import PositiveInt
-from sciscirl.options import Precision, SftOptions, TrainOptions, partial_of_preset
+from sciscirl.options import NumberFormat, SftOptions, TrainOptions, partial_of_preset
 
 #: Of the base model, under an adapter that is trained.
 Quantization = Literal["nf4", "none"]
@@ -13,8 +13,8 @@ Quantization = Literal["nf4", "none"]
 OF_ADAPTER: Final = ("quantize", "use_dora", "lora_alpha")
 
 
-@partial_of_preset()
-class HardwareOptions:
+@partial_of_preset(dtype="bfloat16")
+class HardwareOptions(NumberFormat):
     """Options of training on your own hardware.
 
     Attributes:
@@ -30,7 +30,6 @@ class HardwareOptions:
     quantize: Quantization = "nf4"
     use_dora: bool = True
     lora_alpha: PositiveInt = 32
-    dtype: Precision = "bfloat16"
     micro_batch_size: PositiveInt = 1
     eval_batch_size: PositiveInt = 16
     gradient_checkpointing: bool = True
