@@ -223,6 +223,17 @@ class NumberFormat:
 
 
 @partial_of_preset()
+class CheckpointOptions:
+    """Which checkpoint of a run.
+
+    Attributes:
+        step: of the checkpoint of a run; None: the last one.
+    """
+
+    step: Annotated[int, Meta(ge=0)] | None = None
+
+
+@partial_of_preset()
 class AskedOptions(PluginOptions):
     """Options of a task that is asked without training.
 

@@ -29,10 +29,10 @@ from sciscirl.task.release import (
     EvalSplit,
     Order,
     PaperChoice,
+    Part,
     PartName,
     SplitName,
     choose_eval_split,
-    read_part,
     read_split,
     size_held_out,
 )
@@ -239,15 +239,9 @@ class LabelDatasetBuilder(RLDatasetBuilder):
 
     def read(self, part: PartName) -> list[Paper]:
         """Read this run's papers in a part of the release, in the order of the release."""
-        return read_part(
-            self.release,
-            part,
-            target=self.task.target,
-            n_papers=self.choice.n_train if part == "train" else self.choice.n_test,
-            n_held_out=self.n_held_out(),
-            ids=self.choice.ids,
-            papers=self._read_split("train" if part == "held_out" else part),
-        )
+        n_papers = self.choice.n_train if part == "train" else self.choice.n_test
+        chosen = Part(self.release, part, self.n_held_out(), self.choice.ids, n_papers)
+        return chosen.choose(self._read_split(chosen.split), self.task.target)
 
     def renderer(self) -> Renderer:
         """Return the renderer; it pickles."""

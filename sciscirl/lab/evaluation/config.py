@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from sciscidata.options.checks import PositiveInt
 from sciscirl.errors import SciSciRLError
@@ -14,6 +12,7 @@ from sciscirl.options import (
     OF_EVALUATION,
     AnswersBy,
     AskedOptions,
+    CheckpointOptions,
     ModelOptions,
     NumberFormat,
     PresetName,
@@ -43,7 +42,9 @@ _NOT_IN_CHAT: Final = (
 
 
 @partial_of_preset()
-class EvaluationConfig(AskedOptions, TaskOptions, ModelOptions, ServerOptions, PresetName, NumberFormat):
+class EvaluationConfig(
+    AskedOptions, TaskOptions, ModelOptions, ServerOptions, CheckpointOptions, PresetName, NumberFormat
+):
     """Options of an evaluation.
 
     Attributes:
@@ -81,7 +82,6 @@ class EvaluationConfig(AskedOptions, TaskOptions, ModelOptions, ServerOptions, P
     checkpoint: Weights | None = None
     local_model: Path | None = None
     run: Path | None = None
-    step: Annotated[int, Meta(ge=0)] | None = None
     chat_url: str | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None

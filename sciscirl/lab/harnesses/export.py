@@ -17,7 +17,7 @@ from sciscirl.options import AskedOptions, PresetName, partial_of_preset
 from sciscirl.presets import describe_rules, find_preset, recall_rules
 from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import Paper
-from sciscirl.task.release import SplitName, choose_target, open_release, read_part
+from sciscirl.task.release import Part, SplitName, choose_target, open_release
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, check_max_tokens
 
@@ -66,7 +66,7 @@ def export_task(config: ExportConfig) -> Path:
     check_max_tokens(preset.max_tokens, rules)
     release = open_release(config.release)
     splits: dict[SplitName, list[Paper]] = {
-        split: read_part(config.release, split, target=rules.target, n_papers=config.n_papers)
+        split: Part(config.release, split, n_papers=config.n_papers).read(rules.target)
         for split in ("train", "test", "dev")
         if split in release.splits and release.manifest["sides"][split]["rows"]
     }
