@@ -104,13 +104,30 @@ def partial_of_preset(**defaults: Any) -> Callable[[_Class], _Class]:  # noqa: A
                     texts += "" if one.name in own else f"\n    {one.name}: {text}{end}"
         head, title, rest = doc.partition("\nAttributes:")
         kind.__doc__ = f"{head}{title or (chr(10) * 2 + 'Attributes:')}{texts}{rest}" if texts else doc
-        kind.__annotations__ = hints | inspect.get_annotations(kind)
+        declared = inspect.get_annotations(kind)
+        kind.__annotations__ = hints | declared
         for name in hints:
             setattr(kind, name, defaults.get(name))
         setattr(kind, "_is_of_options", True)  # noqa: B010 (no class declares it)
-        return dataclass(frozen=True, kw_only=True)(kind)
+        made = dataclass(frozen=True, kw_only=True)(kind)
+        names = [one.name for one in fields(made) if one.name in declared]
+        setattr(made, "_declared", names)  # noqa: B010 (no class declares it)
+        return made
 
     return make
+
+
+class Recorded:
+    """Marks a class of options: what it declares itself decides how a step goes.
+
+    The record of a run has these options, and a run that goes on must have the same.
+    """
+
+
+def list_recorded(options: RunOptions) -> dict[str, Any]:
+    """List the options that the record of a run has beside the settings of its preset, by name."""
+    marked = [kind for kind in reversed(type(options).__mro__) if Recorded in kind.__bases__]
+    return {name: getattr(options, name) for kind in marked for name in vars(kind)["_declared"]}
 
 
 def _without_none(hint: Any) -> Any:  # noqa: ANN401
@@ -274,21 +291,34 @@ class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice
     wandb_name: str | None = None
 
 
+@partial_of_preset()
+class CourseOptions(TrainingServerOptions):
+    """Options of reinforcement learning that may be others when a run goes on.
+
+    Attributes:
+        collapse: when all answers have one label, warn, stop with exit status 3, or do nothing.
+        compute_post_kl: measure how far each step moved the model, by one more pass over its answers.
+        rolling_save_every: steps between further checkpoints that only resume; each takes the place of the last.
+        load_checkpoint: start from the last checkpoint of this run, named by its folder and trained where this one is,
+            or on a server from these weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
+    """
+
+    collapse: CollapseAction = "warn"
+    compute_post_kl: bool = False
+    rolling_save_every: Annotated[int, Meta(ge=0)] = 0
+    load_checkpoint: str | None = None
+
+
 @partial_of_preset(max_steps=250)
-class TrainOptions(RunOptions, Sampling, Loss, TrainingServerOptions):
+class TrainOptions(RunOptions, Sampling, Loss, CourseOptions, Recorded):
     """Options of reinforcement learning.
 
     Attributes:
         max_steps: training steps (the published tables show step 250).
         n_epochs: how often each paper may be shown; None: as often as the steps need.
-        collapse: when all answers have one label, warn, stop with exit status 3, or do nothing.
         remove_constant_reward_groups: leave out groups whose rewards are all equal; None: as the preset does.
         max_steps_off_policy: sample while training goes on, by weights that are at most so many steps old; None: wait.
         num_minibatches: train on a step's answers in so many parts, each when it is complete; None: in one.
-        compute_post_kl: measure how far each step moved the model, by one more pass over its answers.
-        rolling_save_every: steps between further checkpoints that only resume; each takes the place of the last.
-        load_checkpoint: start from the last checkpoint of this run, named by its folder and trained where this one is,
-            or on a server from these weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
 
     Example:
         >>> TrainOptions(preset="exp4", max_steps=0)
@@ -298,16 +328,12 @@ class TrainOptions(RunOptions, Sampling, Loss, TrainingServerOptions):
     """
 
     of_adapter: ClassVar[tuple[str, ...]] = ()  # options that a run from other weights keeps, on your own hardware
-    collapse: CollapseAction = "warn"
     max_steps_off_policy: Annotated[int, Meta(ge=0)] | None = None
     num_minibatches: PositiveInt | None = None
-    compute_post_kl: bool = False
-    rolling_save_every: Annotated[int, Meta(ge=0)] = 0
-    load_checkpoint: str | None = None
 
 
 @partial_of_preset()
-class GoldOptions(Adam):
+class GoldOptions(Adam, Recorded):
     """Options of supervised fine-tuning.
 
     Attributes:
