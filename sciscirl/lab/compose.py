@@ -5,7 +5,7 @@ All parts meet here and nowhere else. The core knows them as ``Parts``.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from sciscirl.options import Run, RunOptions, SftOptions, TrainOptions, resolve_
 from sciscirl.presets import PUBLISHED
 from sciscirl.runs.chat_format import choose_renderer
 from sciscirl.task.experiment import Preset
-from sciscirl.task.release import EvalSplit, PaperChoice, choose_eval_split, open_release
+from sciscirl.task.release import EvalSplit, PaperChoice, open_release, settle_choice
 
 
 async def train_preset(options: TrainOptions) -> Path:
@@ -134,7 +134,7 @@ def name_fields(run: Run[RunOptions], without_dev: EvalSplit = "held_out") -> di
         "renderer_name": options.renderer or choose_renderer(preset.model),
         "task": preset.rules,
         "order": preset.order,
-        "choice": replace(chosen, eval_split=chosen.eval_split or choose_eval_split(options.release, without_dev)),
+        "choice": settle_choice(chosen, options.release, without_dev),
         "has_test": False,  # our own evaluator judges the same papers, by more measures
     }
 

@@ -46,7 +46,7 @@ from sciscirl.runs.folder import expand_home, locked_folder, refuse_release
 from sciscirl.runs.judged import is_over
 from sciscirl.runs.record import describe_run
 from sciscirl.runs.server_checks import check_server
-from sciscirl.task.release import choose_eval_split, read_split, size_held_out
+from sciscirl.task.release import PaperChoice, read_split, settle_choice, size_held_out
 from sciscirl.task.rules import check_max_tokens
 
 _log = logging.getLogger(__name__)
@@ -301,7 +301,8 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
 
 def _settle(options: SweepOptions) -> tuple[SweepOptions, list[PlannedRun]]:
     plan_sweep(options)  # what is wrong with the options is said before the release is read
-    options = replace(options, eval_split=options.eval_split or choose_eval_split(options.release))
+    judged = settle_choice(PaperChoice(eval_split=options.eval_split), options.release)
+    options = replace(options, eval_split=judged.eval_split)
     return options, plan_sweep(options)
 
 
