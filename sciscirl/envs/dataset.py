@@ -6,11 +6,11 @@ import hashlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, NoReturn, overload
+from typing import Any, Final, NoReturn, cast, overload
 
 import chz
 from tinker_cookbook.renderers import Renderer
@@ -32,8 +32,8 @@ from sciscirl.task.release import (
     Part,
     PartName,
     SplitName,
-    choose_eval_split,
     read_split,
+    settle_choice,
     size_held_out,
 )
 from sciscirl.task.rules import TaskRules
@@ -175,7 +175,9 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     renderer_name: str
     task: TaskRules = TaskRules()
     order: Order = Order()
-    choice: PaperChoice = chz.field(default=PaperChoice(), munger=lambda own, choice: _settle(choice, own.release))
+    choice: PaperChoice = chz.field(
+        default=PaperChoice(), munger=lambda own, choice: settle_choice(choice, own.release)
+    )
     group_size: int = 2
     eval_group_size: int = 1
     min_steps: int = 0
@@ -213,7 +215,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     @property
     def eval_split(self) -> EvalSplit:
         """By which papers the run is judged."""
-        return self.choice.eval_split or choose_eval_split(self.release)
+        return cast("EvalSplit", self.choice.eval_split)  # settled when the builder was made
 
     @property
     def n_epochs(self) -> int:
@@ -311,7 +313,3 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         return train, LabelDataset(
             held_out, rules, renderer, batch_size=size, group_size=n_answers, keep_rest=True, make_group=make_group
         )
-
-
-def _settle(choice: PaperChoice, release: str) -> PaperChoice:
-    return replace(choice, eval_split=choice.eval_split or choose_eval_split(release))

@@ -16,7 +16,7 @@ from tinker_cookbook.tokenizer_utils import Tokenizer
 from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscidata.terminal.messages import counted
-from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
+from sciscirl.envs.dataset import Epochs, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages, count_tokens
 from sciscirl.envs.tokenizer import estimating_tokenizers
 from sciscirl.errors import SciSciRLError
@@ -85,7 +85,8 @@ def describe_server_training(run: Run[TrainOptions]) -> str:
     """Describe reinforcement learning on a server, without asking it."""
     parts = compose(run)
     builder, resolved = parts.builder, dump_config(make_config(run, parts))
-    del resolved["evaluator_builders"]
+    del resolved["evaluator_builders"], resolved["dataset_builder"]["min_steps"]
+    resolved["dataset_builder"]["choice"]["n_epochs"] = builder.n_epochs  # which follows from it
     return render_plan(run, builder, resolved, list_settings(run, builder))
 
 
@@ -95,6 +96,7 @@ def describe_server_sft(run: Run[TinkerSftOptions]) -> str:
     builder = sft.make_papers_builder(run)
     resolved = dump_config(tinker_backend.make_config(run, builder))
     del resolved["evaluator_builders"], resolved["infrequent_evaluator_builders"]
+    del resolved["dataset_builder"]["papers"]["min_steps"]  # which n_epochs decides
     resolved["save_every"] = resolved.pop("infrequent_eval_every")  # see CheckpointSaver
     return render_sft_plan(run, builder, resolved, sft.list_settings(run, builder))
 
@@ -178,8 +180,7 @@ def render_plan(
     facts = [
         f"preset {preset.name}{f' (from {preset.base})' if preset.base else ''}, model {preset.model}",
         f"steps: {n_steps:,} of {counted(batch_size, one)} x {counted(group_size, 'answer')}; "
-        f"{counted(n_evaluations, 'evaluation')} of {counted(n_test, 'answer')}; each of {len(papers.papers):,} "
-        f"training {one}s is shown {len(shown) / len(papers.papers):.1f} times",
+        f"{counted(n_evaluations, 'evaluation')} of {counted(n_test, 'answer')}; {_say_shown(shown, rules.target)}",
         f"tokens: a prompt has {min(lengths):,} to {max(lengths):,}, mean {mean:,.0f} ({len(lengths):,} prompts "
         f"counted); a short valid answer about {short:,}, at most {preset.max_tokens:,} are sampled",
         *_say_judged(run, builder, evaluator),
@@ -211,7 +212,8 @@ def render_sft_plan(
     }
     facts = [
         f"steps: {len(examples.papers) // batch_size:,} of {batch_size} papers"
-        + (f", {examples.n_each} answers to each" if examples.n_each > 1 else ""),
+        + (f", {examples.n_each} answers to each" if examples.n_each > 1 else "")
+        + f"; {_say_shown(examples.papers, examples.rules.target)}",
         f"tokens: an example has about {mean:,.0f} (of {_N_EXAMPLES_COUNTED} counted), at most {max(lengths):,} among "
         f"these, about {n_trained:.0f} of them trained on",
         *_say_judged(run, builder, evaluator),
@@ -261,6 +263,11 @@ def _set_ones(settings: object) -> object:
 
 def _name_one(target: Target) -> str:
     return "pair" if isinstance(target, PairTarget) else "paper"
+
+
+def _say_shown(shown: Epochs, target: Target) -> str:
+    n_papers = len(shown.papers)
+    return f"each of {n_papers:,} training {_name_one(target)}s is shown {len(shown) / n_papers:.1f} times"
 
 
 def _say_judged(run: Run[Any], builder: LabelDatasetBuilder, evaluator: LabelEvaluator) -> list[str]:

@@ -33,6 +33,7 @@ from sciscirl.lab.compose import make_evaluator, make_run_builder
 from sciscirl.lab.hardware_options import LocalTrainOptions
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
+from sciscirl.lab.objectives.dataset import BegunRun
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.peft_backend import (
@@ -90,8 +91,8 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         step = begin_run(folder, release, settings, resume=options.resume, course=course)
         if step is None:
             return folder
-        watched = chz.replace(builder, run=str(folder), first_step=step, collapse=options.collapse)
-        dataset, _ = asyncio.run(watched())
+        begun = BegunRun(folder=str(folder), first_step=step, action=options.collapse)
+        dataset, _ = asyncio.run(chz.replace(builder, begun=begun)())
         arguments = make_arguments(run, n_steps)
         checkpoint = find_checkpoint(folder) if options.resume else None
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None

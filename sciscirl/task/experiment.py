@@ -68,6 +68,17 @@ class Length(_Part):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BaseModel(_Part):
+    """Which model is trained.
+
+    Attributes:
+        model: the base model, by name or folder.
+    """
+
+    model: Annotated[str, Meta(min_length=1)] = HISTORICAL_MODEL
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sampling(_Part):
     """How answers are sampled in training by reward.
 
@@ -196,7 +207,7 @@ class AdversarialRules:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Preset(Length):
+class Preset(Length, BaseModel):
     """One experiment, whole.
 
     The notes publish ``max_tokens`` of exp4; its default, learning rate, rank and temperatures are ours or the
@@ -206,7 +217,6 @@ class Preset(Length):
         name: by which ``find_preset`` finds it.
         change: what sets it apart, in words.
         base: the preset that it changes; None: it stands alone.
-        model: the base model.
         rules: labels, prompt, contract and reward.
         order: which papers come in which step.
         sampling: how answers are sampled in training.
@@ -231,7 +241,6 @@ class Preset(Length):
     name: str
     change: str
     base: str | None = None
-    model: Annotated[str, Meta(min_length=1)] = HISTORICAL_MODEL
     rules: TaskRules = TaskRules()  # noqa: RUF009 (frozen)
     order: Order = Order()  # noqa: RUF009 (frozen)
     sampling: Sampling = Sampling()

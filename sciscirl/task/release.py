@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, cast, get_args
@@ -279,9 +279,11 @@ class PaperChoice(ListedPapers):
         check_fields(self, SciSciRLError)
 
 
-def choose_eval_split(release_folder: str | Path, without_dev: EvalSplit = "held_out") -> EvalSplit:
-    """Return what a run is judged by on its way: its development split, else held-out training papers."""
-    return "dev" if "dev" in open_release(release_folder).splits else without_dev
+def settle_choice(choice: PaperChoice, release_folder: str | Path, without_dev: EvalSplit = "held_out") -> PaperChoice:
+    """Settle by what a run is judged: as chosen, else by the development split, else ``without_dev``."""
+    if choice.eval_split is not None:
+        return choice
+    return replace(choice, eval_split="dev" if "dev" in open_release(release_folder).splits else without_dev)
 
 
 def open_release(release_folder: str | Path) -> Release:

@@ -68,7 +68,7 @@ def find_subject(config: EvaluationConfig) -> Subject:
         )
     else:
         subject = _read_run(config.run, config.step, config.release)
-        if config.preset is not None and find_preset(config.preset).name != subject.preset.name:
+        if config.preset and find_preset(config.preset).name != subject.preset.name:
             raise SciSciRLError(
                 f"{config.run} was trained as {subject.preset.name}, not {config.preset}. "
                 "Leave EvaluationConfig.preset out."

@@ -14,12 +14,12 @@ from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.supervised.common import datum_from_model_input_weights
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
-from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
+from sciscirl.envs.dataset import Epochs, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.compose import name_fields
 from sciscirl.lab.label_scoring import find_label_tokens, place_answer
-from sciscirl.options import LossOn, Run, SftOptions
+from sciscirl.options import LossOn, Run, SftOptions, list_recorded
 from sciscirl.presets import describe
 from sciscirl.task.contracts import most_probable, render_answer
 from sciscirl.task.papers import Paper, list_labels
@@ -106,7 +106,7 @@ class GoldExamples(Sequence[Example]):
     In each, a gold answer follows the prompt that evaluations and reinforcement learning show.
     """
 
-    papers: Sequence[Paper]
+    papers: Epochs
     rules: TaskRules
     renderer: Renderer
     confidence: float = 1.0
@@ -184,7 +184,7 @@ def make_examples(builder: LabelDatasetBuilder, options: SftOptions) -> GoldExam
 def list_settings(run: Run[SftOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
     options = run.options
-    chosen = {name: getattr(options, name) for name in ("confidence", "loss_on", "n_epochs", "max_steps")}
+    chosen = list_recorded(options) | {"n_epochs": options.n_epochs, "max_steps": options.max_steps}
     chosen["answers"] = "logprobs" if options.loss_on == "label" else "sampled"
     chosen |= {"renderer": builder.renderer_name, "backend": options.backend} | builder.describe_papers()
     return describe(run.preset) | chosen

@@ -22,7 +22,7 @@ from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.training.console import follow_run
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import Run, TinkerSftOptions, TrainOptions, refuse_without_effect
+from sciscirl.options import Run, TinkerSftOptions, TrainOptions, list_recorded, refuse_without_effect
 from sciscirl.presets import describe
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.checkpoints import find_checkpoint
@@ -159,8 +159,10 @@ def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
-    own: dict[str, Any] = {name: getattr(run.options, name) for name in ("max_steps_off_policy", "num_minibatches")}
-    own |= {"load_checkpoint": run.begun_from and run.begun_from["path"], "renderer": builder.renderer_name}
+    own = list_recorded(run.options) | {
+        "load_checkpoint": run.begun_from and run.begun_from["path"],
+        "renderer": builder.renderer_name,
+    }
     return describe(run.preset) | own | builder.describe_papers()
 
 
