@@ -65,6 +65,9 @@ def score(source: Citations | Scores | Ask, demand: Demand, measures: Measures) 
 def _score_citations(source: Citations, demand: Demand, measures: Measures) -> Computed:
     """Score works by their citations, and compare published scores by label."""
     works, citations, facts, texts = source
+    if has_own_scores(facts.provenance):  # of what a corpus was made of: it has citations only
+        kept = {name: fact for name, fact in facts.provenance.items() if name not in ("scores", "labels")}
+        facts = facts._replace(provenance=kept)
     begin_step("build the citation graph")
     graph, concentrations = build_graph(works, citations, cache_dir=measures.cache_dir), dict[int, float]()
     of_graph = (source, graph, concentrations)
