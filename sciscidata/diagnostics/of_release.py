@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +48,8 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
     log_warnings(checks)
     return {
         "source": labelled.facts.provenance,
-        "cd": config.cd.stated(),
-        "thresholds": asdict(config.thresholds),
-        "eligibility": config.eligibility.stated(),
-        "split": asdict(demand.split),
-        **({"build": own} if (own := config.stated()) else {}),
-        **({} if demand.label is None else {"label": demand.label.stated()}),
+        **config.stated(),
+        **demand.stated(),
         "atypicality": novelty,
         "counts": drawn.counts,
         "diagnostics": [check.stated() for check in checks],
