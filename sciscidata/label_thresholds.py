@@ -18,7 +18,6 @@ import polars as pl
 from sciscidata._support.quantiles import lower_quantile
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
-from sciscidata.judged import WINDOW_COMPLETE, choose_works, is_cited, is_judged
 from sciscidata.options.checks import Configuration, Share, check_value, checked_config
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, WORKS, require_columns
 
@@ -140,6 +139,8 @@ class LabelThresholds(Configuration):
             >>> LabelThresholds.fit(scores.cast({"n_i": pl.UInt32, "n_j": pl.UInt32})).cells
             {'Art 1990': (0.09, 0.45, 0.54, 0.9)}
         """
+        from sciscidata.judged import WINDOW_COMPLETE, is_cited, is_judged  # readers of a release need none of it
+
         part = check_value("share", share, Annotated[float, msgspec.Meta(gt=0, le=0.3)])
         stage, known = "LabelThresholds.fit", pl.Schema({**CD_SCORES, **{name: WORKS[name] for name in _CELL}})
         needed = ["n_i", "n_j", "cd_index", *_CELL]
@@ -240,6 +241,8 @@ def compute_labels(
 
 def _watch_judged(labelled: pl.LazyFrame, stage: str, *, is_lazy: bool) -> pl.LazyFrame:
     """Log, of a lazy frame when it is collected, how many labels are of works that are not judged."""
+    from sciscidata.judged import WINDOW_COMPLETE, choose_works  # readers of a release need none of it
+
     label, columns = "disruption_label", ("n_i", "n_j", WINDOW_COMPLETE)
     if not {label, *columns} <= {*labelled.collect_schema()}:
         return labelled

@@ -37,6 +37,7 @@ from sciscidata.novelty.label_confidence import score_novelty_confidence
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
 from sciscidata.own_label import vocabularies
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
+from sciscidata.release.documents import name_source
 from sciscidata.release.export import write_labelled
 from sciscidata.release.read import Release
 from sciscidata.release.release import check_target, write_release
@@ -201,7 +202,8 @@ def _describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: d
         concentrations=labelled.concentrations if isinstance(labelled, Computed) else {},
     )
     novelty = describe_novelty(model, drawn.scored, drawn.counts["filters"]["works"], config.thresholds)
-    for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
+    name = name_source(labelled.facts.provenance)
+    for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule, name):
         logger.warning("%s", remark)
     checks, ceiling = _diagnose(labelled, config, last_year=drawn.counts["last_year"]), None
     # Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no

@@ -20,7 +20,7 @@ from sciscidata.novelty.atypicality import YearScorer, cache_atypicality, join_a
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.own_label import OwnLabel, compute_own_labels, with_classes
 from sciscidata.sampling.demand import Demand
-from sciscidata.schemas import CD_SCORES
+from sciscidata.schemas import AS_PUBLISHED, CD_SCORES, has_own_scores
 from sciscidata.sources.kinds import Ask, Citations, Measures, Scored, Scores, Texts
 from sciscidata.sources.label_files import find_label_files, read_label_files
 from sciscidata.sources.lazy_batches import put_beside
@@ -51,7 +51,12 @@ def score(source: Citations | Scores | Ask, demand: Demand, measures: Measures) 
     if isinstance(source, Citations):
         return _score_citations(source, demand, measures)
     if isinstance(source, Ask):
-        return source.until(demand, measures)
+        quotas = demand.quotas
+        asked = source.until(quotas, measures)
+        demand.eligibility = quotas.eligibility  # with the last year of the data
+        return asked
+    if not has_own_scores(source.facts.provenance):
+        source.facts.provenance["scores"] = AS_PUBLISHED
     demand.leave_out(source.facts)
     rows = source.rows(measures.novelty, demand.thresholds)
     return Scored(demand.take_structure(rows, source.texts), source.facts, source.texts)

@@ -5,7 +5,7 @@ All parts meet here and nowhere else. The core knows them as ``Parts``.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,20 +15,20 @@ from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
-import sciscirl.rl.train as rl
+import sciscirl.lab.training.rl as rl
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.errors import with_own_names
-from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.adversarial.env import challenge_by
+from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.label_scoring import LabelScoring
-from sciscirl.lab.objectives.dataset import RunDatasetBuilder
-from sciscirl.lab.objectives.sampling import DynamicSampling
+from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
+from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import Run, RunOptions, SftOptions, TrainOptions, resolve_run
 from sciscirl.presets import PUBLISHED
 from sciscirl.runs.chat_format import choose_renderer
 from sciscirl.task.experiment import Preset
-from sciscirl.task.release import EvalSplit, PaperChoice, choose_eval_split, open_release
+from sciscirl.task.release import EvalSplit, PaperChoice, open_release, settle_choice
 
 
 async def train_preset(options: TrainOptions) -> Path:
@@ -95,7 +95,9 @@ def compose(run: Run[TrainOptions]) -> rl.Parts:
     builder = make_run_builder(run)
 
     def begin(step: int) -> LabelDatasetBuilder:
-        return chz.replace(builder, run=str(run.folder), first_step=step, collapse=run.options.collapse)
+        return chz.replace(
+            builder, begun=BegunRun(folder=str(run.folder), first_step=step, action=run.options.collapse)
+        )
 
     return rl.Parts(builder, begin, partial(make_evaluator, run, builder), _make_strategy(run.preset))
 
@@ -132,7 +134,7 @@ def name_fields(run: Run[RunOptions], without_dev: EvalSplit = "held_out") -> di
         "renderer_name": options.renderer or choose_renderer(preset.model),
         "task": preset.rules,
         "order": preset.order,
-        "choice": replace(chosen, eval_split=chosen.eval_split or choose_eval_split(options.release, without_dev)),
+        "choice": settle_choice(chosen, options.release, without_dev),
         "has_test": False,  # our own evaluator judges the same papers, by more measures
     }
 

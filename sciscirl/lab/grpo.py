@@ -33,7 +33,8 @@ from sciscirl.lab.compose import make_evaluator, make_run_builder
 from sciscirl.lab.hardware_options import LocalTrainOptions
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
-from sciscirl.lab.objectives.sampling import DynamicSampling
+from sciscirl.lab.objectives.dataset import BegunRun
+from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.peft_backend import (
     OF_STEP,
@@ -45,17 +46,17 @@ from sciscirl.lab.sft.peft_backend import (
     make_model,
     settle_threads,
 )
+from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.rl import check_preset, enter_collapse, list_settings, make_alarm
+from sciscirl.lab.training.step_watch import KL
 from sciscirl.options import Run
-from sciscirl.rl.train import check_preset, enter_collapse, list_settings, make_alarm
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.checkpoints import find_checkpoint, find_weights, list_weights
-from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import disk_errors, expand_home, locked_folder
 from sciscirl.runs.judged import is_judged
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.logs import open_store
 from sciscirl.runs.record import Course, begin_run
-from sciscirl.runs.step_watch import KL
 from sciscirl.task.experiment import BASE, Preset
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         step = begin_run(folder, release, settings, resume=options.resume, course=course)
         if step is None:
             return folder
-        watched = chz.replace(builder, run=str(folder), first_step=step, collapse=options.collapse)
-        dataset, _ = asyncio.run(watched())
+        begun = BegunRun(folder=str(folder), first_step=step, action=options.collapse)
+        dataset, _ = asyncio.run(chz.replace(builder, begun=begun)())
         arguments = make_arguments(run, n_steps)
         checkpoint = find_checkpoint(folder) if options.resume else None
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None

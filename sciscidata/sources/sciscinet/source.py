@@ -19,7 +19,7 @@ from sciscidata.novelty.atypicality import join_atypicality, rank_on_disk, resco
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.options.checks import require_config
 from sciscidata.remote.object_store import is_url
-from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, Corpus
+from sciscidata.schemas import AS_PUBLISHED, ATYPICALITY, CITATIONS, WORKS, Corpus
 from sciscidata.sources.kinds import Citations, Facts, Opening, Scores, Texts, ToRead
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.sciscinet.config import LAYOUTS, SciSciNetConfig
@@ -39,7 +39,9 @@ logger = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 8_192
 _RECOMPUTED: Final = "computed from the references"
-_PUBLISHED: Final = "as published, over all years; of the CD options only window_years is read: a work must be as old"
+_PUBLISHED: Final = (
+    f"{AS_PUBLISHED}, over all years; of the CD options only window_years is read: a work must be as old"
+)
 _CD: Final = ("disruption", "citation_count", "reference_count")
 _Z: Final = ("z_p10", "z_median", "n_pairs")
 _FACTS: Final = pl.Schema(

@@ -17,7 +17,7 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 import sciscirl.lab.sft.tinker_backend as sft_train
-import sciscirl.rl.train as rl_train
+import sciscirl.lab.training.rl as rl_train
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
@@ -181,7 +181,7 @@ def cookbook(monkeypatch, toy_renderer, options):
         monkeypatch.setattr(module.train, "main", loop)
     monkeypatch.setattr(sweep, "check_server", lambda *_, **__: None)
     monkeypatch.setattr(rl_train, "open_service", service)
-    monkeypatch.setattr("sciscirl.evaluation.evaluator.TopPCompleter", judge)
+    monkeypatch.setattr("sciscirl.lab.evaluator.TopPCompleter", judge)
     shared = {"model": options["model"], "renderer": options["renderer"], "preset": "exp4", "max_steps": 2,
               "batch_size": 3, "group_size": 2, "base_url": "http://127.0.0.1:9"}  # fmt: skip
     return SimpleNamespace(calls=calls, fails=fails, options=shared, name_of=name_of)

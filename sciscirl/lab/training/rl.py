@@ -19,13 +19,13 @@ from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.evaluator import LabelEvaluator
+from sciscirl.lab.training.console import follow_run
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import Run, TinkerSftOptions, TrainOptions, refuse_without_effect
+from sciscirl.options import Run, TinkerSftOptions, TrainOptions, list_recorded, refuse_without_effect
 from sciscirl.presets import describe
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.checkpoints import find_checkpoint
-from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import RESUME_HINT, disk_errors, locked_folder
 from sciscirl.runs.judged import is_judged
 from sciscirl.runs.lineage import warn_of_other_release
@@ -159,8 +159,10 @@ def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
-    own: dict[str, Any] = {name: getattr(run.options, name) for name in ("max_steps_off_policy", "num_minibatches")}
-    own |= {"load_checkpoint": run.begun_from and run.begun_from["path"], "renderer": builder.renderer_name}
+    own = list_recorded(run.options) | {
+        "load_checkpoint": run.begun_from and run.begun_from["path"],
+        "renderer": builder.renderer_name,
+    }
     return describe(run.preset) | own | builder.describe_papers()
 
 
