@@ -83,8 +83,8 @@ class LeftOut(NamedTuple):
     uncited: int = 0
     lacks: tuple[str, ...] = ()
 
-    def describe(self) -> str:
-        """Say it at the end of a caption, without code.
+    def describe(self, noun: str = "work") -> str:
+        """Say it at the end of a caption, without code; ``noun`` is what is counted.
 
         Example:
             >>> LeftOut(100, open=1, uncited=2_000).describe()
@@ -92,8 +92,9 @@ class LeftOut(NamedTuple):
             >>> LeftOut(100, lacks=("n_i", "n_j")).describe()
             ' Works that are uncited, or whose window is not over, may be among them.'
         """
-        parts = [f"{counted(self.uncited, 'work')} uncited in the window"] if self.uncited else []
-        parts += [f"{counted(self.open, 'work')} whose window is not over"] if self.open else []
+        many = noun.replace(" ", "s ", 1) + "s"
+        parts = [f"{counted(self.uncited, noun, many)} uncited in the window"] if self.uncited else []
+        parts += [f"{counted(self.open, noun, many)} whose window is not over"] if self.open else []
         text = f" Left out: {' and '.join(parts)}." if parts else ""
         if len(self.lacks) > 1:
             return f"{text} Works that are uncited, or whose window is not over, may be among them."
@@ -121,16 +122,29 @@ class Choice(NamedTuple):
     lacks: tuple[str, ...] = ()
     window: str = ""
 
+    def marks(self, of: str = "") -> list[pl.Expr]:
+        """Return two columns for ``take``, to be read beside what is summed up; their names begin with ``of``."""
+        every, is_open = pl.lit(value=True), pl.lit(value=False)
+        if self.counts is not None:
+            every, is_open = self.counts, is_open if self.lacks else ~_is_over(self.window)
+        return [every.alias(f"{of}_counts"), is_open.alias(f"{of}_open")]
+
+    def take(self, rows: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, LeftOut]:
+        """Keep the rows that count, of rows with ``marks``; count those of the others that lack nothing, and log it."""
+        left_out = LeftOut(lacks=self.lacks) if self.counts is None else self._count(rows.drop_nulls())
+        left_out.log(stage)
+        return (rows if self.counts is None else rows.filter("_counts")).drop("_counts", "_open"), left_out
+
     def count_left_out(self, rows: pl.LazyFrame, column: str) -> LeftOut:
         """Count the rows that have a value in ``column``, and do not count."""
         if self.counts is None:
             return LeftOut(lacks=self.lacks)
-        is_open = pl.lit(value=False) if self.lacks else ~_is_over(self.window)
-        known = rows.filter(pl.col(column).is_not_null())
-        found = known.select(
-            judged=self.counts.sum(), open=is_open.sum(), uncited=(~self.counts & ~is_open).sum()
-        ).collect(engine="streaming")
-        return LeftOut(*found.row(0), lacks=self.lacks)
+        return self._count(rows.filter(pl.col(column).is_not_null()).select(self.marks()))
+
+    def _count(self, marked: pl.LazyFrame) -> LeftOut:
+        counts, is_open = pl.col("_counts"), pl.col("_open")
+        sums = marked.select(judged=counts.sum(), open=is_open.sum(), uncited=(~counts & ~is_open).sum())
+        return LeftOut(*sums.collect(engine="streaming").row(0), lacks=self.lacks)
 
 
 def choose_works(columns: Collection[str], y: str, population: Population, window: str | None = None) -> Choice:
