@@ -43,7 +43,8 @@ DATES = pl.Schema({"publication_date": pl.Date()})
 #: One row per reference: ``citing_id`` lists ``cited_id``. Inputs may hold repeats and self-citations.
 CITATIONS = pl.Schema({"citing_id": pl.Int64(), "cited_id": pl.Int64()})
 
-#: One row per work of WORKS. Counts are null for a work without a year; ``cd_index`` is null when undefined.
+#: One row per work of WORKS. Counts are null for a work without a year; ``cd_index`` is null when undefined. Computed
+#: scores also have ``window_complete`` (Boolean); stages that read scores need none.
 CD_SCORES = pl.Schema(
     {
         "work_id": pl.Int64(),
@@ -80,6 +81,7 @@ CD_SWEEP = pl.Schema(
         "n_j": pl.UInt32(),
         "n_k": pl.UInt32(),
         "cd_index": pl.Float64(),
+        "window_complete": pl.Boolean(),
     }
 )
 

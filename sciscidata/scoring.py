@@ -75,7 +75,8 @@ def _score_citations(source: Citations, demand: Demand, measures: Measures) -> C
     of_graph = (source, graph, concentrations)
     if texts is None:
         begin_step("score disruption")
-        scores = _add_novelty(score_graph(graph, measures.cd), graph, works, measures, concentrations)
+        scores = score_graph(graph, measures.cd).select(*CD_SCORES)
+        scores = _add_novelty(scores, graph, works, measures, concentrations)
         return Computed(add_references(scores, citations), facts, works, *of_graph, scores.clear())
     scores = score_structure(graph, works, measures, concentrations)
     to_compare = scores.clear()

@@ -83,11 +83,16 @@ def plot_pictures(labelled: Scored, drawn: Drawn, facts: dict[str, Any], folder:
             plot_comparison(scores, labelled.to_compare, found, plain, data=data, path=folder / "comparison.png")
     drawn_counts = {name: count_labels(drawn.drawn, name) for name in VOCABULARIES}
     if labelled.facts.has_index:
+        filters = drawn.demand.eligibility
+        are_judged = filters.complete_window and filters.min_citations > 0
+        there = drawn.eligible.collect_schema()
+        columns = [name for name in ("cd_index", "n_i", "n_j") if name in there]
         plot_disruption(
-            drawn.eligible.select("cd_index"),
+            drawn.eligible.select(columns),
             thresholds,
             eligible=eligible["disruption_label"],
             drawn=drawn_counts["disruption_label"],
+            population="all" if are_judged else "judged",
             data=data,
             path=folder / "disruption.png",
         )
