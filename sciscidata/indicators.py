@@ -3,6 +3,7 @@
 from sciscidata.disruption.closed_null_model import compute_expected_cd_index
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.index import compute_cd_variants
+from sciscidata.disruption.label_prior import LabelPrior, find_label_prior
 from sciscidata.disruption.label_stability import find_label_stability
 from sciscidata.disruption.missing_data import find_effect_of_missing_data
 from sciscidata.disruption.null_model import compute_null_cd_index
@@ -14,6 +15,7 @@ from sciscidata.novelty.reference_distances import compute_shibayama_novelty
 from sciscidata.options.did_you_mean import missing_name
 
 __all__ = [
+    "LabelPrior",
     "compute_cd_trajectory",
     "compute_cd_variants",
     "compute_control_variables",
@@ -26,6 +28,7 @@ __all__ = [
     "compute_shibayama_novelty",
     "find_communities",
     "find_effect_of_missing_data",
+    "find_label_prior",
     "find_label_stability",
 ]
 
