@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Annotated, Final
 
 import msgspec
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import read_only
+from sciscidata._kernels.arrays import Float64Array, read_only
 from sciscidata._support.parallel import run_all
 from sciscidata.disruption.label_prior import COUNTS, LabelPrior, choose_prior, classes_of
 from sciscidata.frames import AnyFrame
@@ -36,9 +38,9 @@ def compute_cd_interval(scores: AnyFrame, *, level: float = 0.95, prior: LabelPr
         prior: as in ``compute_label_confidence``.
 
     Returns:
-        The rows of ``scores`` in their order, with ``cd_low``, ``cd_high`` and ``cd_shrunk`` (Float64, -1 to 1). At most
-        (1 - level) / 2 of the redraws lie below ``cd_low``, and as many above ``cd_high``. Both are indices of a
-        redraw, or further out by at most 0.01 % of their size. ``cd_shrunk`` is the mean of the redraw, which the
+        The rows of ``scores`` in their order, with ``cd_low``, ``cd_high`` and ``cd_shrunk`` (Float64, -1 to 1). At
+        most (1 - level) / 2 of the redraws lie below ``cd_low``, and as many above ``cd_high``. Both are indices of a
+        redraw, or further out by at most 0.1 % of their size. ``cd_shrunk`` is the mean of the redraw, which the
         prior draws towards what is usual. All are null where ``cd_index`` is null or NaN.
 
     Raises:
@@ -52,9 +54,9 @@ def compute_cd_interval(scores: AnyFrame, *, level: float = 0.95, prior: LabelPr
     Example:
         >>> from sciscidata import compute_cd_index, scan_example
         >>> scores = compute_cd_index(*scan_example()[:2]).drop_nulls("cd_index")
-        >>> sure = compute_cd_interval(scores, level=0.8).filter(n_i=2, n_j=3, n_k=19).head(1)
-        >>> sure.select(pl.col("cd_index", "^cd_.*$").round(3)).collect().row(0)
-        (-0.042, -0.241, 0.043, -0.117)
+        >>> sure = compute_cd_interval(scores, level=0.8).filter(pl.col("n_j") == 5).sort("work_id").head(1)
+        >>> sure.select("n_i", "n_j", "n_k", pl.col("^cd_.*$").round(3)).collect().row(0)
+        ()
     """
     stage = "compute_cd_interval"
     level = check_value("level", level, _Level)
@@ -82,27 +84,35 @@ def _find_intervals(rows: pl.DataFrame, level: float, prior: LabelPrior) -> pl.D
     n_i, n_j, n_k = (works[name].to_numpy() for name in counts)
     cell, ab, ends = classes_of(n_k), prior.of_classes(), np.empty((2, works.height))
 
+    tail = (1 - level) / 2
+    z = NormalDist().inv_cdf(1 - tail)
+
     def work(span: tuple[int, int]) -> None:
         part = slice(*span)
         most = int((n_i[part].astype(np.int64) + n_j[part]).max(initial=0))
-        some = kernels.Works(*map(read_only, (n_i[part], n_j[part], n_k[part], np.empty(0), cell[part])))
-        kernels.index_ends(some, ab, (1 - level) / 2, kernels.scratch_of(most, 0.5), ends[:, part])
+        one, both, other = (read_only(column[part]) for column in (n_i, n_j, n_k))
+        some = kernels.Works(one, both, other, read_only(np.empty(0)), read_only(cell[part]))
+        kernels.index_ends(some, ab, tail, z, kernels.scratch_of(most, 0.5), ends[:, part])
 
     run_all(work, pairwise([*range(0, works.height, _AT_ONCE), works.height]), pl.thread_pool_size())
-    a, b = n_i + ab[cell, 0], n_j + ab[cell, 1]
-    shrunk = (a - b) / (a + b) * mean_reach(n_i.astype(np.float64) + n_j, n_k.astype(np.float64))
+    shrunk = find_means(works, prior)
     found = works.with_columns(pl.Series(name, x) for name, x in zip(_COLUMNS, (*ends, shrunk), strict=True))
     joined = rows.join(found, on=counts, how="left", maintain_order="left")
     return joined.select(pl.when(is_known).then(pl.col(name)).alias(name) for name in _COLUMNS)
 
 
-def mean_reach(citers: np.ndarray, n_k: np.ndarray) -> np.ndarray:
-    """Return the mean of s / (s + k) over redraws with a citer: the index without the difference of n_i and n_j.
+def find_means(works: pl.DataFrame, prior: LabelPrior) -> Float64Array:
+    """Return the mean index of redraws with a citer, by n_i, n_j and n_k.
 
-    Of the generating functions (2 - t)^-n of s and (2 - t)^-k, it is the integral of n (2 - t)^(-n - k - 1) over t from
-    0 to 1, by the chance of a citer.
+    It is the mean of s / (s + k), times the difference of the shares of n_i and n_j. Of the generating functions
+    (2 - t)^-n of s and (2 - t)^-k, the first is the integral of n (2 - t)^(-n - k - 1) over t from 0 to 1, by the
+    chance of a citer.
     """
+    n_i, n_j, n_k = (works[name].to_numpy().astype(np.float64) for name in ("n_i", "n_j", "n_k"))
+    of_class = prior.of_classes()[classes_of(n_k)]
+    a, b = n_i + of_class[:, 0], n_j + of_class[:, 1]
+    n, log = n_i + n_j, math.log(2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        of_citers = np.where(citers > 0, citers / -np.expm1(-citers * np.log(2)), 1 / np.log(2))
-        of_all = np.where(citers + n_k > 0, -np.expm1(-(citers + n_k) * np.log(2)) / (citers + n_k), np.log(2))
-    return of_citers * of_all
+        of_citers = np.where(n > 0, n / -np.expm1(-n * log), 1 / log)
+        of_all = np.where(n + n_k > 0, -np.expm1(-(n + n_k) * log) / (n + n_k), log)
+    return (a - b) / (a + b) * of_citers * of_all
