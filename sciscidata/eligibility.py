@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final, cast
 
@@ -164,7 +164,6 @@ class Filter:
         reads: columns, of which labelled files need at least one.
         removes: makes the expression that is true of works to remove, from the settings and the first year whose
             window was not over (None: every window was). Anything but an expression: the filter is off.
-        needs_text: whether ``reads`` has a column of WORKS that STRUCTURE lacks, so that large sources read it late.
         is_new: whether releases of older versions knew nothing of it. Off, a manifest leaves it out.
     """
 
@@ -172,7 +171,6 @@ class Filter:
     options: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     removes: Callable[[EligibilityConfig, int | None], object] = lambda _, __: None
-    needs_text: bool = False
     is_new: bool = False
 
 
@@ -212,11 +210,11 @@ FILTERS: Final[Mapping[str, Filter]] = {
         lambda config, _: config.venues and ~_is_named(config.venues, _VENUE), is_new=True),
     "language": Filter("another language", ("languages",), ("language",),
         lambda config, _: config.languages
-        and ~pl.col("language").is_in(config.languages).fill_null(value=config.keep_unknown_language), needs_text=True),
+        and ~pl.col("language").is_in(config.languages).fill_null(value=config.keep_unknown_language)),
     "no_title": Filter("no title", ("require_title",), ("title",),
-        lambda config, _: config.require_title and _is_blank("title"), needs_text=True),
+        lambda config, _: config.require_title and _is_blank("title")),
     "no_abstract": Filter("no abstract", ("require_abstract",), ("abstract",),
-        lambda config, _: config.require_abstract and _is_blank("abstract"), needs_text=True),
+        lambda config, _: config.require_abstract and _is_blank("abstract")),
     "no_year": Filter("no publication year", (), ("publication_year",),
         lambda _, __: pl.col("publication_year").is_null()),
     "year_range": Filter("year outside the chosen range", ("min_year", "max_year"), ("publication_year",),
@@ -240,15 +238,20 @@ FILTERS: Final[Mapping[str, Filter]] = {
 _OWN_PLACE: Final = [*FILTERS].index("few_references")
 
 
-def list_filters(config: EligibilityConfig, known: Collection[str] | None = None) -> dict[str, Filter]:
-    """List the filters in their order, with those of ``where``; these need text where they read more than ``known``."""
+def list_filters(config: EligibilityConfig) -> dict[str, Filter]:
+    """List the filters in their order, with those of ``where``."""
 
     def row(name: str, expression: pl.Expr) -> Filter:
-        reads = tuple(dict.fromkeys(expression.meta.root_names()))
-        needs_text = known is not None and not {*reads} <= {*known}
-        return Filter(f"not {name}", (), reads, lambda _, __: ~expression.fill_null(value=False), needs_text)
+        return Filter(f"not {name}", removes=lambda _, __: ~expression.fill_null(value=False))
 
     return _insert({name: row(name, expression) for name, expression in config.where.items()})
+
+
+def list_read(config: EligibilityConfig) -> dict[str, set[str]]:
+    """List the columns that each filter reads that is on, as its expression has them."""
+    any_year = 0  # the first whose window is open changes no column
+    removes = {name: row.removes(config, any_year) for name, row in list_filters(config).items()}
+    return {name: {*on.meta.root_names()} for name, on in removes.items() if isinstance(on, pl.Expr)}
 
 
 def list_removed(manifest: Mapping[str, Any]) -> list[tuple[str, str, int]]:
@@ -352,9 +355,9 @@ def mark_removals(
 
 
 def _more_of_works(config: EligibilityConfig) -> list[str]:
-    """List the columns of WORKS that only the user's own filters read."""
-    own = {name for row in list_filters(config).values() for name in row.reads}
-    return [name for name in WORKS if name in own and name not in _FROM_WORKS]
+    """List the columns of WORKS that filters read besides those that are always read."""
+    read = set[str]().union(*list_read(config).values())
+    return [name for name in WORKS if name in read and name not in _FROM_WORKS]
 
 
 def check_where(config: EligibilityConfig, schema: Mapping[str, pl.DataType]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
@@ -223,6 +223,17 @@ def require_columns(
             problems = [SWAPPED]
         raise SchemaMismatchError(f"{stage}: " + " ".join(problems))
     return lazy.with_columns(casts) if casts else lazy
+
+
+#: What becomes of labels that a source brings: they must follow from its scores, are taken as they are, or made anew.
+Labels: TypeAlias = Literal["check", "trust", "recompute"]
+#: How ``scores`` in the provenance begins where scores were taken as the source has them.
+AS_PUBLISHED: Final = "as published"
+
+
+def has_own_scores(provenance: Mapping[str, Any]) -> bool:
+    """Say by a manifest's entry of a source whether scores were taken as it has them, not computed from citations."""
+    return provenance.get("labels") in get_args(Labels) or str(provenance.get("scores")).startswith(AS_PUBLISHED)
 
 
 class Corpus(NamedTuple):

@@ -38,7 +38,7 @@ from sciscirl.presets import CHANGES, find_preset, lay_over
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.trackers import check_trackers
-from sciscirl.task.experiment import Adam, Adapter, Judging, Length, Loss, Pairs, Preset, Sampling
+from sciscirl.task.experiment import Adam, Adapter, BaseModel, Judging, Length, Loss, Pairs, Preset, Sampling
 from sciscirl.task.registry import load_plugin
 from sciscirl.task.release import ListedPapers, Order, PaperChoice, choose_target
 from sciscirl.task.rules import Task
@@ -104,13 +104,30 @@ def partial_of_preset(**defaults: Any) -> Callable[[_Class], _Class]:  # noqa: A
                     texts += "" if one.name in own else f"\n    {one.name}: {text}{end}"
         head, title, rest = doc.partition("\nAttributes:")
         kind.__doc__ = f"{head}{title or (chr(10) * 2 + 'Attributes:')}{texts}{rest}" if texts else doc
-        kind.__annotations__ = hints | inspect.get_annotations(kind)
+        declared = inspect.get_annotations(kind)
+        kind.__annotations__ = hints | declared
         for name in hints:
             setattr(kind, name, defaults.get(name))
         setattr(kind, "_is_of_options", True)  # noqa: B010 (no class declares it)
-        return dataclass(frozen=True, kw_only=True)(kind)
+        made = dataclass(frozen=True, kw_only=True)(kind)
+        names = [one.name for one in fields(made) if one.name in declared]
+        setattr(made, "_declared", names)  # noqa: B010 (no class declares it)
+        return made
 
     return make
+
+
+class Recorded:
+    """Marks a class of options: what it declares itself decides how a step goes.
+
+    The record of a run has these options, and a run that goes on must have the same.
+    """
+
+
+def list_recorded(options: RunOptions) -> dict[str, Any]:
+    """List the options that the record of a run has beside the settings of its preset, by name."""
+    marked = [kind for kind in reversed(type(options).__mro__) if Recorded in kind.__bases__]
+    return {name: getattr(options, name) for kind in marked for name in vars(kind)["_declared"]}
 
 
 def _without_none(hint: Any) -> Any:  # noqa: ANN401
@@ -190,24 +207,67 @@ class TrainingServerOptions(ServerOptions):
 
 
 @partial_of_preset()
-class ModelOptions:
+class ModelOptions(BaseModel):
     """Options of a model.
 
     Attributes:
-        model: the base model, by name or folder; None: the preset's.
         renderer: the chat format; None: the model's own, without thinking.
     """
 
-    model: str | None = None
     renderer: str | None = None
 
 
-@partial_of_preset()
-class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice):
-    """Options of every training run.
+@dataclass(frozen=True, kw_only=True)
+class PresetName:
+    """Which experiment.
 
     Attributes:
         preset: the experiment, one of those that ``sciscirl presets`` lists, or a file of your own (my.toml).
+    """
+
+    preset: str = "baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberFormat:
+    """How a model of this process computes.
+
+    Attributes:
+        dtype: number format of the weights.
+    """
+
+    dtype: Precision = "bfloat16"
+
+
+@partial_of_preset()
+class CheckpointOptions:
+    """Which checkpoint of a run.
+
+    Attributes:
+        step: of the checkpoint of a run; None: the last one.
+    """
+
+    step: Annotated[int, Meta(ge=0)] | None = None
+
+
+@partial_of_preset()
+class AskedOptions(PluginOptions):
+    """Options of a task that is asked without training.
+
+    Attributes:
+        release: the folder of a release; on the command line also hf:OWNER/NAME@REVISION.
+        n_papers: ask about only so many papers of a split, each class in its share; None: all.
+    """
+
+    release: Path
+    n_papers: PositiveInt | None = None
+
+
+@partial_of_preset(preset="baseline")
+class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice, PresetName):
+    """Options of every training run.
+
+    Attributes:
         release: the folder of a release, or hf:OWNER/NAME@REVISION.
         log_path: the folder of the run; None: runs/PRESET, with sft-BACKEND before PRESET for supervised runs.
         resume: continue this run where it stopped.
@@ -220,7 +280,6 @@ class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice
         wandb_name: of the run there; None: the folder's name.
     """
 
-    preset: str = "baseline"
     release: Folder = "slices/openalex"
     log_path: Folder | None = None
     resume: bool = False
@@ -232,21 +291,34 @@ class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice
     wandb_name: str | None = None
 
 
+@partial_of_preset()
+class CourseOptions(TrainingServerOptions):
+    """Options of reinforcement learning that may be others when a run goes on.
+
+    Attributes:
+        collapse: when all answers have one label, warn, stop with exit status 3, or do nothing.
+        compute_post_kl: measure how far each step moved the model, by one more pass over its answers.
+        rolling_save_every: steps between further checkpoints that only resume; each takes the place of the last.
+        load_checkpoint: start from the last checkpoint of this run, named by its folder and trained where this one is,
+            or on a server from these weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
+    """
+
+    collapse: CollapseAction = "warn"
+    compute_post_kl: bool = False
+    rolling_save_every: Annotated[int, Meta(ge=0)] = 0
+    load_checkpoint: str | None = None
+
+
 @partial_of_preset(max_steps=250)
-class TrainOptions(RunOptions, Sampling, Loss, TrainingServerOptions):
+class TrainOptions(RunOptions, Sampling, Loss, CourseOptions, Recorded):
     """Options of reinforcement learning.
 
     Attributes:
         max_steps: training steps (the published tables show step 250).
         n_epochs: how often each paper may be shown; None: as often as the steps need.
-        collapse: when all answers have one label, warn, stop with exit status 3, or do nothing.
         remove_constant_reward_groups: leave out groups whose rewards are all equal; None: as the preset does.
         max_steps_off_policy: sample while training goes on, by weights that are at most so many steps old; None: wait.
         num_minibatches: train on a step's answers in so many parts, each when it is complete; None: in one.
-        compute_post_kl: measure how far each step moved the model, by one more pass over its answers.
-        rolling_save_every: steps between further checkpoints that only resume; each takes the place of the last.
-        load_checkpoint: start from the last checkpoint of this run, named by its folder and trained where this one is,
-            or on a server from these weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
 
     Example:
         >>> TrainOptions(preset="exp4", max_steps=0)
@@ -256,16 +328,12 @@ class TrainOptions(RunOptions, Sampling, Loss, TrainingServerOptions):
     """
 
     of_adapter: ClassVar[tuple[str, ...]] = ()  # options that a run from other weights keeps, on your own hardware
-    collapse: CollapseAction = "warn"
     max_steps_off_policy: Annotated[int, Meta(ge=0)] | None = None
     num_minibatches: PositiveInt | None = None
-    compute_post_kl: bool = False
-    rolling_save_every: Annotated[int, Meta(ge=0)] = 0
-    load_checkpoint: str | None = None
 
 
 @partial_of_preset()
-class GoldOptions(Adam):
+class GoldOptions(Adam, Recorded):
     """Options of supervised fine-tuning.
 
     Attributes:

@@ -19,8 +19,7 @@ from sciscidata.options.did_you_mean import find_unknown, suggest
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 from sciscidata.terminal.messages import align_columns
 from sciscirl.errors import SciSciRLError, with_own_names
-from sciscirl.task.adversarial_rules import AdversarialRules
-from sciscirl.task.experiment import SETTINGS, Preset
+from sciscirl.task.experiment import SETTINGS, AdversarialRules, Preset
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
 from sciscirl.task.prompts import STYLES, PromptTemplate
 from sciscirl.task.registry import add_entry

@@ -30,7 +30,7 @@ def describe_plan(config: BuildConfig) -> list[str]:
     if kind.sample:
         with open_source(config.source, config.cache_dir, config.api) as source:
             assert isinstance(source, Ask)
-            asking = source.estimate(config.demand, config.measures)
+            asking = source.estimate(config.demand.quotas, config.measures)
         lines = _describe_asking(asking, config.api.rate, sum(config.split.sizes.values()))
     else:
         reading = kind.measure(config.source)

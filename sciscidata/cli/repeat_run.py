@@ -18,6 +18,7 @@ from sciscidata.own_label import stated_where
 from sciscidata.release.manifest import MANIFEST
 from sciscidata.release.read import SCORES_FILE, Release, read_manifest
 from sciscidata.sampling.manifest_entries import describe_background
+from sciscidata.schemas import has_own_scores
 from sciscidata.storage.lock import read_steadily
 
 logger = logging.getLogger(__name__)
@@ -106,8 +107,8 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Sections:
         settings: Sections = {name: {**manifest[name]} for name in ("cd", "thresholds", "eligibility", "split")}
         atypicality = manifest["atypicality"] or {}
         novelty = atypicality.get("config") or atypicality.get("published")
-        # Labelled files bring their scores, and no null model.
-        has_novelty = novelty or (kind == "labelled" and manifest["novelty"]["available"])
+        # Some sources bring their scores, and no null model.
+        has_novelty = novelty or (has_own_scores(source) and manifest["novelty"]["available"])
     except (KeyError, TypeError, AttributeError) as error:
         raise VerificationError(
             f"{path} does not say how it was made ({error!r}). Name a release that `sciscidata build` has written."

@@ -25,11 +25,11 @@ from sciscidata.graph.graph import CitationGraph, read_graph
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.options.parser import translate
 from sciscidata.own_label import stated_label, vocabularies
+from sciscidata.release.documents import remark_on_release
 from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_ceiling, describe_file, lacks_scores, of_a_stranger
 from sciscidata.release.read import Release, list_splits, read_release
 from sciscidata.release.verify import Verified, kind_of
-from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.stages import find_measure
 from sciscidata.storage import real_path, storage_error
 from sciscidata.terminal.messages import discard, printable

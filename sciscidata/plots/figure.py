@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from sciscidata.errors import ConfigError
 from sciscidata.options.did_you_mean import suggest
-from sciscidata.release.documents import SOURCE_NAMES
+from sciscidata.release.documents import name_source
 from sciscidata.release.read import Release
 from sciscidata.schemas import Corpus
 from sciscidata.storage import atomic_file, check_file
@@ -207,7 +207,7 @@ def name_data(data: object) -> str:
     if not isinstance(provenance, Mapping):
         raise ConfigError(f"data is a {type(data).__name__}, needs a name, a Corpus or a Release.")
     kind = provenance.get("kind")
-    name = SOURCE_NAMES.get(str(kind), str(kind or ""))
+    name = name_source(provenance, str(kind or ""))
     config: Any = provenance.get("config")
     n_works = provenance.get("works", config.get("n_works") if isinstance(config, Mapping) else None)
     date = provenance.get("data_date")

@@ -16,7 +16,9 @@ from typing import Any, Final, NamedTuple, cast
 import polars as pl
 
 from sciscidata.eligibility import list_removed
+from sciscidata.novelty.null_model import remark_on_concentration
 from sciscidata.own_label import OwnLabel, example_schema, stated_label, vocabularies
+from sciscidata.records.last_year_of_data import remark_on_later_works
 from sciscidata.release.manifest import (
     CARD,
     CITATION,
@@ -28,14 +30,12 @@ from sciscidata.release.manifest import (
     list_left_out,
 )
 from sciscidata.release.read import SCORES_FILE, list_splits, read_settings
-from sciscidata.sampling.manifest_entries import remark_on_release
-from sciscidata.schemas import SCORES
+from sciscidata.sampling.manifest_entries import remark_on_filters, remark_on_novelty
+from sciscidata.schemas import AS_PUBLISHED, SCORES, has_own_scores
 from sciscidata.terminal.messages import printable
 
 #: What the documents say, whatever the works are: ``documents.toml``.
 _SAID: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("documents.toml").read_text("utf-8"))
-#: What each kind of source is called.
-SOURCE_NAMES: Final[Mapping[str, str]] = _SAID["source_names"]
 #: The repository of the code has no fixed address, so the name stands for it.
 _MAKER: Final = "The sciscidata authors"
 _SIZES: Final = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
@@ -70,6 +70,26 @@ class Publication(NamedTuple):
 _OPTIONS: Final = re.compile(r" \([A-Z]\w+\.[a-z][^)]*\)|(?<=\.) [^.:]*: [A-Z]\w+\.[a-z].*$", re.DOTALL)
 
 
+def name_source(source: Mapping[str, Any], unnamed: str = "the source that its manifest names") -> str:
+    """Return what a source is called, by its provenance: by its kind, or as it says, without markup."""
+    name = _SAID["source_names"].get(str(source.get("kind"))) or source.get("name")
+    return " ".join(_MARKUP.sub("", name).split()) if isinstance(name, str) and name else unnamed
+
+
+def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
+    """Warn as the log did when a release was made: last year, novelty, data, filters, and years of few venues."""
+    counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
+    remarks: list[str] = []
+    if manifest.get("eligibility", {}).get("last_year") is None:
+        remarks += remark_on_later_works(counts.get("later_works"), counts.get("last_year"))
+    name = name_source(manifest.get("source", {}))
+    remarks += remark_on_novelty(atypicality, manifest["thresholds"].get("novelty_rule"), name)
+    shares = atypicality.get("venue_concentration", {}) if atypicality else {}
+    remarks += [check["text"] for check in manifest.get("diagnostics", []) if check["level"] == "warning"]
+    remarks += remark_on_filters(counts)
+    return remarks + remark_on_concentration({int(year): share for year, share in shares.items()})
+
+
 def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
     """Write README.md, croissant.json and CITATION.cff of a release, by name; they repeat without ``publication``."""
     about = _About(manifest, publication or Publication())
@@ -89,13 +109,12 @@ class _About:
         self.rows: dict[str, int] = {split: manifest["sides"][split]["rows"] for split in list_splits(manifest)}
         self.label: OwnLabel | None = stated_label(manifest)
         self.is_novel = bool(manifest["novelty"]["available"])
-        data = SOURCE_NAMES.get(self.kind, "the source that its manifest names")
         what = " and ".join(
             ["disruption", *(["novelty"] if self.is_novel else [])] if self.label is None else [self._own_name()]
         )
         self.is_scored = not lacks_scores(manifest)
         self.noun = "works" if self.is_scored else "texts"
-        self.data = data if self.is_scored else "labelled files"
+        self.data = name_source(self.source) if self.is_scored else name_source(self.source, "labelled files")
         self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} ({self.data})"
         self.said: dict[str, Any] = _SAID["scored" if self.is_scored else "texts"]
         self.uses, self.not_for, self.limits = (self.said[name] for name in ("uses", "not_for", "limits"))
@@ -131,11 +150,13 @@ class _About:
             if column := self._part("label").get("column"):
                 say("labels_of_files", column=show(column))
             return lines
-        cd, published = self._part("cd"), str(self.source.get("scores", ""))
-        if self.kind == "labelled":
-            say("scores_of_files", labels=show(self.source.get("labels", "as stated")))
-        elif self.kind == "sciscinet" and published.startswith("as published"):
-            say("published_scores", scores=show(published))
+        cd = self._part("cd")
+        if has_own_scores(self.source):
+            words = {"data": self.data, "scores": AS_PUBLISHED} | self.source
+            taken = _SAID["taken"].get(self.kind, _SAID["taken"]["other"]) + _SAID["taken"]["labels"] * (
+                "labels" in words
+            )
+            lines.append(taken.format(**{name: show(words.get(name)) for name in ("data", "scores", "labels")}))
         elif cd:
             first, years = 0 if cd.get("same_year") else 1, cd.get("window_years")
             say("cd_index", window=f"{first} or more" if years is None else f"{first} to {years}")
@@ -233,7 +254,12 @@ class _About:
             "bibtex": self._bibtex(),
             "cited": cited if self.references() else [""],
         }
-        said = {"title": self.title, "summary": self.summary(), "manifest": MANIFEST, "licence": self.licence["text"]}
+        said = {
+            "title": self.title,
+            "summary": self.summary(),
+            "manifest": MANIFEST,
+            "licence": self.licence["text"],
+        }
         joined = {name: "\n".join(lines) for name, lines in parts.items()}
         return _SAID["card"].format(**said, **joined, maintenance=_SAID["maintenance"])
 

@@ -12,8 +12,10 @@ from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
 from sciscidata.novelty.atypicality import add_scores
 from sciscidata.own_label import stated_label, stated_where
+from sciscidata.release.documents import name_source
 from sciscidata.release.manifest import lacks_scores
 from sciscidata.release.read import SCORES_FILE, list_data_files, read_settings
+from sciscidata.schemas import has_own_scores
 from sciscidata.terminal.messages import counted
 
 #: Each score of novelty, the z that it follows from, and whether it rises with it.
@@ -39,10 +41,7 @@ def list_recomputed(manifest: Mapping[str, Any]) -> Recomputed:
     has_file = SCORES_FILE in list_data_files(manifest)
     missing = f"there is no {SCORES_FILE}"
     source = manifest.get("source", {})
-    is_published = source.get("kind") == "labelled" or (
-        source.get("kind") == "sciscinet" and "comparison" not in source
-    )
-    if has_file and "cd" in manifest and not is_published:
+    if has_file and "cd" in manifest and not has_own_scores(source):
         done["cd_index"] = "n_i, n_j, n_k"
     else:
         left["cd_index"] = "its counts are not known" if has_file else missing
@@ -68,7 +67,8 @@ def list_recomputed(manifest: Mapping[str, Any]) -> Recomputed:
         elif not has_trusted_labels:
             left["novelty_label"] = unknown
     if has_trusted_labels:
-        left |= dict.fromkeys(("disruption_label", "novelty_label"), "taken from labelled files as it was")
+        files = name_source(source, "labelled files")
+        left |= dict.fromkeys(("disruption_label", "novelty_label"), f"taken from {files} as it was")
     return Recomputed(done, left)
 
 

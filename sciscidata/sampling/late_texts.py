@@ -26,6 +26,7 @@ from sciscidata.eligibility import (
     first_open_year,
     first_reason,
     list_filters,
+    list_read,
     names_read,
 )
 from sciscidata.label_thresholds import FIELD_YEAR
@@ -92,9 +93,10 @@ def judge_late(labelled: Scored, texts: Texts, demand: Demand) -> Judged:
     last_year = choose_last_year(frame, eligibility, labelled.facts.data_date)
     known = frame.collect_schema()
     check_where(eligibility, {**known, **WORKS})
-    filters = {name: row for name, row in list_filters(eligibility, known).items() if name not in demand.left_out}
-    of_text = {name: row for name, row in filters.items() if row.needs_text}
-    of_facts = {name: row for name, row in filters.items() if not row.needs_text}
+    filters = {name: row for name, row in list_filters(eligibility).items() if name not in demand.left_out}
+    reads, early = list_read(eligibility), {*known, "n_i", "n_j"}
+    of_text = {name: row for name, row in filters.items() if not reads.get(name, set()) <= early}
+    of_facts = {name: row for name, row in filters.items() if name not in of_text}
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
     of_citers = {} if "n_i" in known else {"n_i": pl.col("n_citers"), "n_j": pl.lit(0)}
     reason = first_reason(of_facts, eligibility, first_open_year(eligibility, demand.window_years, last_year))
@@ -104,7 +106,8 @@ def judge_late(labelled: Scored, texts: Texts, demand: Demand) -> Judged:
     counted = marked.group_by(by).agg(pl.len().cast(pl.Int64)).collect(engine="streaming")
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
-    judge, beside = _judge_by(of_text, known, texts, demand)
+    of_texts_read = {name for row in of_text for name in reads[row]}
+    judge, beside = _judge_by(of_text, [name for name in known if name in of_texts_read], texts, demand)
     columns = dict.fromkeys([*beside, *split.cell_columns, *demand.vocabularies])
     papers = None if texts.names is None else _Papers(texts.names, eligible.select(beside), judge)
     read = _read_until_full(_Pool(eligible.select(*columns), demand), passed, judge, papers)
@@ -136,10 +139,9 @@ def judge_late(labelled: Scored, texts: Texts, demand: Demand) -> Judged:
     )
 
 
-def _judge_by(rows: Mapping[str, Filter], known: pl.Schema, texts: Texts, demand: Demand) -> tuple[Judge, list[str]]:
-    """Return how works are judged by their texts, and the columns that this reads of what is known before."""
-    reads = {name for row in rows.values() for name in row.reads}
-    beside = ["work_id", "publication_year", *(name for name in known if name in reads and name not in WORKS)]
+def _judge_by(rows: Mapping[str, Filter], read: list[str], texts: Texts, demand: Demand) -> tuple[Judge, list[str]]:
+    """Return how works are judged by their texts, and the columns of ``read`` that lie beside these."""
+    beside = ["work_id", "publication_year", *(name for name in read if name not in WORKS)]
     reason = first_reason(rows, demand.eligibility, None)
 
     def judge(facts: pl.DataFrame) -> pl.DataFrame:

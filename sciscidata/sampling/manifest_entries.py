@@ -12,9 +12,8 @@ import polars as pl
 from sciscidata.label_thresholds import LabelThresholds, find_conventionality_cut
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.novelty.null_model import remark_on_concentration
 from sciscidata.own_label import OwnLabel, vocabularies
-from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
+from sciscidata.records.last_year_of_data import describe_later_works, find_last_year
 from sciscidata.storage import hash_file
 
 #: A filter is remarkable if it removes so many works with a label, almost all of one class, beyond its share.
@@ -71,8 +70,8 @@ def describe_novelty(
     }
 
 
-def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -> list[str]:
-    """Warn about novelty in a release that is probably not what was meant; ``rule`` is the rule of the labels."""
+def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None, source: str) -> list[str]:
+    """Warn about novelty that is probably not what was meant: ``rule`` is that of the labels, ``source`` its name."""
     if not atypicality:
         return []
     remarks: list[str] = []
@@ -80,7 +79,7 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
     if not atypicality["scored_works"]:
         needs = ["a work needs two references whose venue and year are known, and a year of its own"]
         if config is None:
-            needs = ["SciSciNet publishes none for them"]
+            needs = [f"{source} publishes none for them"]
         elif config["years"]:
             first, last = config["years"]
             needs.append(f"only the years {first} to {last} were asked for (NoveltyConfig.years, [novelty] years)")
@@ -91,19 +90,6 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
     if rule == "uzzi" and (config or atypicality["published"])["score"] == "rank":
         remarks.append("scores are ranks, but the novelty labels are not of them: Uzzi's rule labels by z.")
     return remarks
-
-
-def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
-    """Warn as the log did when a release was made: last year, novelty, data, filters, and years of few venues."""
-    counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
-    remarks: list[str] = []
-    if manifest.get("eligibility", {}).get("last_year") is None:
-        remarks += remark_on_later_works(counts.get("later_works"), counts.get("last_year"))
-    remarks += remark_on_novelty(atypicality, manifest["thresholds"].get("novelty_rule"))
-    shares = atypicality.get("venue_concentration", {}) if atypicality else {}
-    remarks += [check["text"] for check in manifest.get("diagnostics", []) if check["level"] == "warning"]
-    remarks += remark_on_filters(counts)
-    return remarks + remark_on_concentration({int(year): share for year, share in shares.items()})
 
 
 def count_works(

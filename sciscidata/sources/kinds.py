@@ -5,22 +5,22 @@ Here are these kinds, what a build says to them, what they say of themselves, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import polars as pl
 
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.disruption.config import CDConfig
-from sciscidata.eligibility import EligibilityConfig
 from sciscidata.engines.engine import Engine
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS, Corpus, require_columns
+from sciscidata.sources.quotas import Quotas
 from sciscidata.storage.small_files import render_json
 
 #: Citations within all of science that a work of real records has.
@@ -42,9 +42,6 @@ STRUCTURE: Final = pl.Schema(
 )
 NO_SCORES: Final = pl.LazyFrame(schema={"work_id": WORKS["work_id"]})
 
-#: One class: ("disruptive",), or ("disruptive", "novel") in a joint draw.
-Cell: TypeAlias = tuple[str, ...]
-
 
 class LabelFiles(NamedTuple):
     """Files that may hold a user's own column, and names of their ids; ``find_texts`` where the text is the id."""
@@ -61,11 +58,14 @@ class Facts(NamedTuple):
     """What a source says of itself.
 
     Attributes:
-        provenance: where the works come from, in JSON types, for the manifest.
+        provenance: where the works come from, in JSON types, for the manifest: its ``kind``, and the ``name`` that
+            cards and messages call it by ("MyCatalogue"). Of Scores also ``scores``, words that begin with
+            AS_PUBLISHED, and ``labels`` where it brings them.
         vocabulary: frame with all primary fields and venues.
         label_files: files of the source that may hold the column of a label of one's own.
         lacks: columns that are unknown of every work, and what to do where one is needed. "": leave out what reads it.
         published: scores to compare computed ones with: ``work_id``, and ``cd_index`` or z or both.
+        files: what messages say lacks a column, in the plural.
     """
 
     provenance: dict[str, Any]
@@ -73,6 +73,7 @@ class Facts(NamedTuple):
     label_files: LabelFiles = NO_FILES
     lacks: Mapping[str, str] = {}
     published: pl.LazyFrame = NO_SCORES
+    files: str = "files of the source"
 
     @property
     def has_index(self) -> bool:
@@ -162,69 +163,15 @@ class Measures:
     engine: Engine | None = None
 
 
-class Demand(Protocol):
-    """What a source that is asked sees of a demand (``sampling/demand.py``): what is wanted, and what is missing."""
-
-    eligibility: EligibilityConfig
-    thresholds: LabelThresholds
-    balance: str
-    groups: dict[str, int]
-    columns: tuple[str, ...]
-    cells: list[Cell]
-    quotas: dict[tuple[str, Cell], int]
-    cell_of: dict[int, Cell]
-    needs_novelty: bool
-
-    @property
-    def is_met(self) -> bool:
-        """Whether every quota is full."""
-        ...
-
-    @property
-    def filled(self) -> int:
-        """Works that the draw would take."""
-        ...
-
-    @property
-    def open_cells(self) -> dict[str, frozenset[Cell]]:
-        """The cells of each group that still have room."""
-        ...
-
-    @property
-    def still_missing(self) -> dict[tuple[str, Cell], int]:
-        """What the draw still lacks."""
-        ...
-
-    def in_order(self, work_ids: Iterable[int]) -> list[tuple[str, int]]:
-        """Return group and id of each work in the order of the draw."""
-        ...
-
-    def possible_cells(self, n_i: int, n_j: int) -> frozenset[Cell]:
-        """Return the cells of a work without n_k."""
-        ...
-
-    def cells_with(self, disruption_labels: Iterable[str]) -> frozenset[Cell]:
-        """Return the cells of works with one of these labels."""
-        ...
-
-    def update(self, works: pl.DataFrame, scores: pl.DataFrame) -> None:
-        """Count all works scored so far."""
-        ...
-
-    def again(self) -> Demand:
-        """Return the same demand with nothing filled."""
-        ...
-
-
 @runtime_checkable
 class Ask(Protocol):
     """A source that pays for every score, so it asks for what is still wanted and no more."""
 
-    def until(self, demand: Demand, measures: Measures) -> Scored:
-        """Score works until the demand is met. It learns the last year of the data."""
+    def until(self, quotas: Quotas, measures: Measures) -> Scored:
+        """Score works until the quotas are full. They learn the last year of the data."""
         ...
 
-    def estimate(self, demand: Demand, measures: Measures) -> ToAsk:
+    def estimate(self, quotas: Quotas, measures: Measures) -> ToAsk:
         """Say what that would cost."""
         ...
 

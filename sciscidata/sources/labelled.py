@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import polars as pl
@@ -41,7 +41,7 @@ from sciscidata.options.checks import Configuration
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.dois import CHANGED_DOIS, describe_changed, read_dois
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, number_ids, plain_ids, refuse_shared_numbers, without_missing
-from sciscidata.schemas import ATYPICALITY, EXAMPLE, LINES, MANIFEST, NOVELTY_COLUMNS, SPLITS, WORKS
+from sciscidata.schemas import ATYPICALITY, EXAMPLE, LINES, MANIFEST, NOVELTY_COLUMNS, SPLITS, WORKS, Labels
 from sciscidata.sources.kinds import STRUCTURE, Facts, LabelFiles, Opening, Scores, ToRead, read_late
 from sciscidata.sources.record_files import find_files, printable_name, state_files
 from sciscidata.sources.tables.columns import complete_works, read_flags
@@ -89,7 +89,7 @@ class LabelledConfig(Configuration):
     """
 
     inputs: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, title="FILE")]
-    labels: Literal["check", "trust", "recompute"] = "check"
+    labels: Labels = "check"
     text: Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")] | None = None
     missing: tuple[str, ...] = MISSING
 
@@ -373,7 +373,7 @@ def open_labelled(config: LabelledConfig, opening: Opening) -> Scores:
     works = complete_works(named)
     label_files = LabelFiles(files, IDS, partial(find_texts, config=config))
     lacks = dict.fromkeys([name for name in _COLUMNS if name not in columns], "")
-    return Scores(judged, Facts(provenance, works, label_files, lacks), read_late(works))
+    return Scores(judged, Facts(provenance, works, label_files, lacks, files="labelled files"), read_late(works))
 
 
 def refuse_citations(_: LabelledConfig) -> LabelledConfig:

@@ -17,7 +17,7 @@ from sciscidata.options.commands import InFile, Program
 from sciscirl.envs.models import SHORT_NAMES
 from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.lab import commands as lab
-from sciscirl.runs.shown import name_report, show
+from sciscirl.lab.commands import name_report, show
 
 if TYPE_CHECKING:
     import sciscirl.lab.evaluation.config
@@ -75,10 +75,9 @@ def train(
             from sciscirl.lab.grpo import train_locally
 
             return train_locally(run)
-        from sciscirl.lab.compose import compose
-        from sciscirl.rl.train import train_on_server
+        from sciscirl.lab.training.rl import train_preset
 
-        return asyncio.run(train_on_server(run, compose(run)))
+        return asyncio.run(train_preset(run))
 
     _train(backend, {"tinker": tinker, "local": local}, start)
 

@@ -6,11 +6,11 @@ import hashlib
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, NoReturn, overload
+from typing import Any, Final, NoReturn, cast, overload
 
 import chz
 from tinker_cookbook.renderers import Renderer
@@ -29,11 +29,11 @@ from sciscirl.task.release import (
     EvalSplit,
     Order,
     PaperChoice,
+    Part,
     PartName,
     SplitName,
-    choose_eval_split,
-    read_part,
     read_split,
+    settle_choice,
     size_held_out,
 )
 from sciscirl.task.rules import TaskRules
@@ -175,7 +175,9 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     renderer_name: str
     task: TaskRules = TaskRules()
     order: Order = Order()
-    choice: PaperChoice = chz.field(default=PaperChoice(), munger=lambda own, choice: _settle(choice, own.release))
+    choice: PaperChoice = chz.field(
+        default=PaperChoice(), munger=lambda own, choice: settle_choice(choice, own.release)
+    )
     group_size: int = 2
     eval_group_size: int = 1
     min_steps: int = 0
@@ -213,7 +215,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     @property
     def eval_split(self) -> EvalSplit:
         """By which papers the run is judged."""
-        return self.choice.eval_split or choose_eval_split(self.release)
+        return cast("EvalSplit", self.choice.eval_split)  # settled when the builder was made
 
     @property
     def n_epochs(self) -> int:
@@ -239,15 +241,9 @@ class LabelDatasetBuilder(RLDatasetBuilder):
 
     def read(self, part: PartName) -> list[Paper]:
         """Read this run's papers in a part of the release, in the order of the release."""
-        return read_part(
-            self.release,
-            part,
-            target=self.task.target,
-            n_papers=self.choice.n_train if part == "train" else self.choice.n_test,
-            n_held_out=self.n_held_out(),
-            ids=self.choice.ids,
-            papers=self._read_split("train" if part == "held_out" else part),
-        )
+        n_papers = self.choice.n_train if part == "train" else self.choice.n_test
+        chosen = Part(self.release, part, self.n_held_out(), self.choice.ids, n_papers)
+        return chosen.choose(self._read_split(chosen.split), self.task.target)
 
     def renderer(self) -> Renderer:
         """Return the renderer; it pickles."""
@@ -317,7 +313,3 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         return train, LabelDataset(
             held_out, rules, renderer, batch_size=size, group_size=n_answers, keep_rest=True, make_group=make_group
         )
-
-
-def _settle(choice: PaperChoice, release: str) -> PaperChoice:
-    return replace(choice, eval_split=choice.eval_split or choose_eval_split(release))

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sciscidata.terminal.messages import printable
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.shown import name_report, show
 
 if TYPE_CHECKING:
     import sciscirl.lab.analysis.compare
     import sciscirl.lab.analysis.select_checkpoint
     import sciscirl.lab.evaluation.config
+    import sciscirl.lab.hardware_options
     import sciscirl.lab.harnesses.export
     import sciscirl.lab.local_server.server
     import sciscirl.lab.local_server.tiny_model
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
     import sciscirl.options
 
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
+
+
+def show(text: str, *, flush: bool = False) -> None:
+    """Print for a terminal; what a model, run or server said stays text."""
+    print(printable(text, lines=True), flush=flush)  # noqa: T201
+
+
+def name_report(folder: Path, release: str, split: str) -> str:
+    """Write the command that reports a run."""
+    words = ["sciscirl", "report", str(folder), "--release", release, "--out", f"{folder.name}.html"]
+    return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
 
 
 def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
@@ -194,30 +206,23 @@ def model(
 
 def merge(
     adapter: Path,
+    options: sciscirl.lab.hardware_options.MergeOptions,
     code: sciscirl.options.ModelCodeOptions,
     *,
     out: Path,
-    dtype: sciscirl.options.Precision = "bfloat16",
-    device: str = "cpu",
-    step: int | None = None,
-    base_url: str | None = None,
 ) -> None:
     """Merge what a run has trained into one 16-bit model with a card.
 
     Args:
         adapter: the folder of a run, or of an adapter of PEFT.
         out: the folder of the model.
-        dtype: of its weights.
-        device: where to compute: cpu, cuda, cuda:1; a run on a server is merged on the CPU.
-        step: of the checkpoint of a run; None: the last one.
-        base_url: the Tinker server with the weights of the run; None: TINKER_BASE_URL, else Tinker.
 
     Example:
         sciscirl merge runs/exp4 --out models/exp4
     """
     from sciscirl.lab.sft.merge import merge_adapter
 
-    merged = merge_adapter(adapter, out, dtype=dtype, device=device, step=step, base_url=base_url)
+    merged = merge_adapter(adapter, out, options)
     show(f"model: {merged}")
 
 

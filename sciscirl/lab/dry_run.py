@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -15,21 +16,19 @@ from tinker_cookbook.tokenizer_utils import Tokenizer
 from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscidata.terminal.messages import counted
-from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
+from sciscirl.envs.dataset import Epochs, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages, count_tokens
 from sciscirl.envs.tokenizer import estimating_tokenizers
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.adversarial.env import count_second_turn
-from sciscirl.lab.compose import compose, make_evaluator, make_run_builder
+from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
-from sciscirl.lab.models.estimated_tokenizer import EstimatedTokenizer
 from sciscirl.lab.sft import examples as sft
 from sciscirl.lab.sft import tinker_backend
 from sciscirl.lab.sft.examples import Example
+from sciscirl.lab.training.rl import list_settings, make_config, make_evaluator, make_run_builder
 from sciscirl.metrics.metrics import FEWEST
 from sciscirl.options import NO_EFFECT, Run, SftOptions, TinkerSftOptions, TrainOptions
-from sciscirl.rl.train import list_settings, make_config
 from sciscirl.runs.prices import Usage, say_price
 from sciscirl.runs.record import plan_run
 from sciscirl.task.contracts import render_answer
@@ -43,12 +42,49 @@ _N_PROMPTS_COUNTED: Final = 256
 _N_EXAMPLES_COUNTED: Final = 64
 
 
+class EstimatedTokenizer:
+    """Stands for a tokenizer that is not on this machine: a token is a mark, a sign, or some letters of a word.
+
+    Example:
+        >>> tokenizer = EstimatedTokenizer("Qwen/Qwen3-8B")
+        >>> tokens = tokenizer.encode("<|im_start|>The assay is new.")
+        >>> len(tokens), tokenizer.decode(tokens[:3])
+        (6, '<|im_start|>The assay')
+    """
+
+    is_estimate: Final = True
+    chat_template = bos_token = eos_token_id = None
+    _PIECES: Final = re.compile(r"<[^<>\s]{1,40}>| ?[^\W\d_]{1,9}|\d| ?[^\w\s]{1,3}|\s+|.", re.DOTALL)
+
+    def __init__(self, name: str) -> None:
+        self.name_or_path = name
+        self._numbers: dict[str, int] = {}
+        self._words: list[str] = []
+
+    def encode(self, text: str, **_: object) -> list[int]:
+        """Divide a text."""
+        pieces = self._PIECES.findall(text)
+        for piece in pieces:
+            if piece not in self._numbers:
+                self._numbers[piece] = len(self._words)
+                self._words.append(piece)
+        return [self._numbers[piece] for piece in pieces]
+
+    def convert_tokens_to_ids(self, token: str) -> int:
+        """Return the number of a mark."""
+        return self.encode(token)[0]
+
+    def decode(self, tokens: Sequence[int] | int, **_: object) -> str:
+        """Put a text together again."""
+        return "".join(self._words[token] for token in ([tokens] if isinstance(tokens, int) else tokens))
+
+
 @estimating_tokenizers(EstimatedTokenizer)
 def describe_server_training(run: Run[TrainOptions]) -> str:
     """Describe reinforcement learning on a server, without asking it."""
-    parts = compose(run)
-    builder, resolved = parts.builder, dump_config(make_config(run, parts))
-    del resolved["evaluator_builders"]
+    builder, resolved = make_run_builder(run), dump_config(make_config(run))
+    del resolved["evaluator_builders"], resolved["dataset_builder"]["min_steps"]
+    resolved["dataset_builder"]["choice"]["n_epochs"] = builder.n_epochs  # which follows from it
     return render_plan(run, builder, resolved, list_settings(run, builder))
 
 
@@ -58,6 +94,7 @@ def describe_server_sft(run: Run[TinkerSftOptions]) -> str:
     builder = sft.make_papers_builder(run)
     resolved = dump_config(tinker_backend.make_config(run, builder))
     del resolved["evaluator_builders"], resolved["infrequent_evaluator_builders"]
+    del resolved["dataset_builder"]["papers"]["min_steps"]  # which n_epochs decides
     resolved["save_every"] = resolved.pop("infrequent_eval_every")  # see CheckpointSaver
     return render_sft_plan(run, builder, resolved, sft.list_settings(run, builder))
 
@@ -141,8 +178,7 @@ def render_plan(
     facts = [
         f"preset {preset.name}{f' (from {preset.base})' if preset.base else ''}, model {preset.model}",
         f"steps: {n_steps:,} of {counted(batch_size, one)} x {counted(group_size, 'answer')}; "
-        f"{counted(n_evaluations, 'evaluation')} of {counted(n_test, 'answer')}; each of {len(papers.papers):,} "
-        f"training {one}s is shown {len(shown) / len(papers.papers):.1f} times",
+        f"{counted(n_evaluations, 'evaluation')} of {counted(n_test, 'answer')}; {_say_shown(shown, rules.target)}",
         f"tokens: a prompt has {min(lengths):,} to {max(lengths):,}, mean {mean:,.0f} ({len(lengths):,} prompts "
         f"counted); a short valid answer about {short:,}, at most {preset.max_tokens:,} are sampled",
         *_say_judged(run, builder, evaluator),
@@ -174,7 +210,8 @@ def render_sft_plan(
     }
     facts = [
         f"steps: {len(examples.papers) // batch_size:,} of {batch_size} papers"
-        + (f", {examples.n_each} answers to each" if examples.n_each > 1 else ""),
+        + (f", {examples.n_each} answers to each" if examples.n_each > 1 else "")
+        + f"; {_say_shown(examples.papers, examples.rules.target)}",
         f"tokens: an example has about {mean:,.0f} (of {_N_EXAMPLES_COUNTED} counted), at most {max(lengths):,} among "
         f"these, about {n_trained:.0f} of them trained on",
         *_say_judged(run, builder, evaluator),
@@ -224,6 +261,11 @@ def _set_ones(settings: object) -> object:
 
 def _name_one(target: Target) -> str:
     return "pair" if isinstance(target, PairTarget) else "paper"
+
+
+def _say_shown(shown: Epochs, target: Target) -> str:
+    n_papers = len(shown.papers)
+    return f"each of {n_papers:,} training {_name_one(target)}s is shown {len(shown) / n_papers:.1f} times"
 
 
 def _say_judged(run: Run[Any], builder: LabelDatasetBuilder, evaluator: LabelEvaluator) -> list[str]:

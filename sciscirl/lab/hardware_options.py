@@ -1,11 +1,19 @@
-"""What a training run on your own hardware is started with, beside the options of ``sciscirl.options``."""
+"""Options of training on your own hardware, and of merging what it trained, beside those of ``sciscirl.options``."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
-from sciscidata.options.checks import PositiveInt
-from sciscirl.options import Precision, SftOptions, TrainOptions, partial_of_preset
+from sciscidata.options.checks import PositiveInt, check_fields
+from sciscirl.errors import SciSciRLError
+from sciscirl.options import (
+    CheckpointOptions,
+    NumberFormat,
+    ServerOptions,
+    SftOptions,
+    TrainOptions,
+    partial_of_preset,
+)
 
 #: Of the base model, under an adapter that is trained.
 Quantization = Literal["nf4", "none"]
@@ -13,8 +21,8 @@ Quantization = Literal["nf4", "none"]
 OF_ADAPTER: Final = ("quantize", "use_dora", "lora_alpha")
 
 
-@partial_of_preset()
-class HardwareOptions:
+@partial_of_preset(dtype="bfloat16")
+class HardwareOptions(NumberFormat):
     """Options of training on your own hardware.
 
     Attributes:
@@ -30,7 +38,6 @@ class HardwareOptions:
     quantize: Quantization = "nf4"
     use_dora: bool = True
     lora_alpha: PositiveInt = 32
-    dtype: Precision = "bfloat16"
     micro_batch_size: PositiveInt = 1
     eval_batch_size: PositiveInt = 16
     gradient_checkpointing: bool = True
@@ -53,3 +60,19 @@ class PeftSftOptions(SftOptions, HardwareOptions):
     """Options of supervised fine-tuning on your own GPUs."""
 
     backend = "peft"
+
+
+@partial_of_preset(dtype="bfloat16")
+class MergeOptions(ServerOptions, CheckpointOptions, NumberFormat):
+    """Options of merging an adapter into its base model.
+
+    Attributes:
+        dtype: of its weights.
+        device: where to compute: cpu, cuda, cuda:1; a run on a server is merged on the CPU.
+        base_url: the Tinker server with the weights of the run; None: TINKER_BASE_URL, else Tinker.
+    """
+
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)

@@ -33,7 +33,7 @@ class CollapseConfig:
     entropy_min: Share = 0.5  # a sign if labels of valid answers have less entropy: 1 all equally often, 0 one only
     recall_min: Share = 0.05  # a sign if the least recall of a class is lower
     n_evaluations: PositiveInt = 2  # or windows of training, in a row
-    n_papers: PositiveInt = 256  # in a window of training, with all answers to them
+    n_watched: PositiveInt = 256  # papers in a window of training, with all answers to them
     n_valid_min: PositiveInt = 50  # fewer valid answers allow no verdict, unless one label is surely above share_max
 
     def __post_init__(self) -> None:

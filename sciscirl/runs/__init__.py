@@ -1,4 +1,4 @@
-"""What every run needs: its folder, the Tinker server, chat formats, prices, and a line for each step.
+"""What every run needs: its folder, the Tinker server, chat formats and prices.
 
 Read first: ``record.py``, then ``logs.py`` and ``checkpoints.py``.
 """

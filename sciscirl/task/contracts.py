@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 from sciscirl.task.papers import Target, list_labels, name_gold
 
@@ -95,6 +95,13 @@ def _is_too_deep(text: str) -> bool:
     return False
 
 
+class Reasons(NamedTuple):
+    """What an answer says for its label, under ``four_keys``."""
+
+    label_justification: str = "Stated by the citation record."
+    evidence_signals: Sequence[str] = ("citation record",)
+
+
 def contract_keys(contract: ContractName, target: Target = "disruption") -> tuple[str, ...]:
     """Return the keys of a contract, in the order in which prompts show them.
 
@@ -103,8 +110,7 @@ def contract_keys(contract: ContractName, target: Target = "disruption") -> tupl
     columns = list_labels(target)
     if contract == "probabilities":
         return tuple(label for labels in columns.values() for label in labels)
-    words = ("label_justification", "evidence_signals") if contract == "four_keys" else ()
-    return (*columns, *words, "confidence")
+    return (*columns, *(Reasons._fields if contract == "four_keys" else ()), "confidence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +206,7 @@ def render_answer(
     target: Target = "disruption",
     *,
     confidence: float = 1.0,
-    justification: str = "Stated by the citation record.",
-    signals: Sequence[str] = ("citation record",),
+    reasons: Reasons = Reasons(),  # noqa: B008 (a tuple)
 ) -> str:
     """Write a valid answer, in the one form that prompts show and supervised targets have.
 
@@ -209,8 +214,7 @@ def render_answer(
     Unless it is above 1 divided by the number of labels, the labels tie and the answer is not valid.
     """
     gold = name_gold(labels, target)
-    words = {"label_justification": justification, "evidence_signals": list(signals)}
-    values: dict[str, Any] = {**gold, **words, "confidence": confidence}
+    values: dict[str, Any] = {**gold, **reasons._asdict(), "confidence": confidence}
     for column, label in gold.items():
         vocabulary = list_labels(target)[column]
         rest = (1 - confidence) / (len(vocabulary) - 1)

@@ -15,8 +15,7 @@ from msgspec import Meta
 
 from sciscidata.options.checks import PositiveInt, Share, check_fields
 from sciscidata.options.did_you_mean import suggest
-from sciscirl.errors import SciSciRLError
-from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.errors import RewardError, SciSciRLError
 from sciscirl.task.papers import OwnTarget
 from sciscirl.task.release import Order
 from sciscirl.task.rules import Task, TaskRules
@@ -66,6 +65,17 @@ class Length(_Part):
     """
 
     max_tokens: PositiveInt = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseModel(_Part):
+    """Which model is trained.
+
+    Attributes:
+        model: the base model, by name or folder.
+    """
+
+    model: Annotated[str, Meta(min_length=1)] = HISTORICAL_MODEL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +186,28 @@ class Judging(_Part):
     eval_group_size: PositiveInt = 1
 
 
+Credit = Literal["both", "mean"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AdversarialRules:
+    """What a challenged answer earns. RewardError if revision is above defence."""
+
+    credit: Credit = "both"  # both: +1 if both labels are right, else -1, as published; mean: of +1 or -1 for each
+    reasoning: Annotated[float, Meta(ge=0, le=0.3)] = 0.3  # the most that R_reasoning can be
+    revision: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # R_adaptation of a label that was wrong, then right
+    defence: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # the same, right both times
+
+    def __post_init__(self) -> None:
+        check_fields(self, RewardError)
+        if self.revision > self.defence:
+            raise RewardError(
+                f"revision is {self.revision}, above defence {self.defence}: a wrong start would pay. Raise defence."
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
-class Preset(Length):
+class Preset(Length, BaseModel):
     """One experiment, whole.
 
     The notes publish ``max_tokens`` of exp4; its default, learning rate, rank and temperatures are ours or the
@@ -187,7 +217,6 @@ class Preset(Length):
         name: by which ``find_preset`` finds it.
         change: what sets it apart, in words.
         base: the preset that it changes; None: it stands alone.
-        model: the base model.
         rules: labels, prompt, contract and reward.
         order: which papers come in which step.
         sampling: how answers are sampled in training.
@@ -212,7 +241,6 @@ class Preset(Length):
     name: str
     change: str
     base: str | None = None
-    model: Annotated[str, Meta(min_length=1)] = HISTORICAL_MODEL
     rules: TaskRules = TaskRules()  # noqa: RUF009 (frozen)
     order: Order = Order()  # noqa: RUF009 (frozen)
     sampling: Sampling = Sampling()

@@ -27,7 +27,7 @@ import msgspec
 from sciscidata.options.checks import check_fields
 from sciscidata.options.did_you_mean import suggest
 from sciscirl.errors import PromptError
-from sciscirl.task.contracts import ContractName, contract_keys, render_answer
+from sciscirl.task.contracts import ContractName, Reasons, contract_keys, render_answer
 from sciscirl.task.papers import (
     SEEN,
     TARGETS,
@@ -244,8 +244,10 @@ def _render_example(example: MiniExample, contract: ContractName, target: Target
         target,
         # The confidence in two labels is the probability that both are right.
         confidence=example.confidence if is_forecast else round(example.confidence ** len(readings), 2),
-        justification=" ".join(reading.justification for reading in readings.values()),
-        signals=[signal for reading in readings.values() for signal in reading.signals],
+        reasons=Reasons(
+            " ".join(reading.justification for reading in readings.values()),
+            [signal for reading in readings.values() for signal in reading.signals],
+        ),
     )
     return f"{render_record(hide_fields(example.view, hide))}\n{answer}"
 

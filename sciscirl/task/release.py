@@ -6,10 +6,10 @@ import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal, NamedTuple, cast, get_args
 
 import polars as pl
 
@@ -279,9 +279,11 @@ class PaperChoice(ListedPapers):
         check_fields(self, SciSciRLError)
 
 
-def choose_eval_split(release_folder: str | Path, without_dev: EvalSplit = "held_out") -> EvalSplit:
-    """Return what a run is judged by on its way: its development split, else held-out training papers."""
-    return "dev" if "dev" in open_release(release_folder).splits else without_dev
+def settle_choice(choice: PaperChoice, release_folder: str | Path, without_dev: EvalSplit = "held_out") -> PaperChoice:
+    """Settle by what a run is judged: as chosen, else by the development split, else ``without_dev``."""
+    if choice.eval_split is not None:
+        return choice
+    return replace(choice, eval_split="dev" if "dev" in open_release(release_folder).splits else without_dev)
 
 
 def open_release(release_folder: str | Path) -> Release:
@@ -315,39 +317,45 @@ def read_ids(path: Path, release_folder: str | Path) -> set[str]:
     return listed
 
 
-def read_part(
-    release_folder: str | Path,
-    part: PartName,
-    *,
-    target: Target,
-    n_papers: int | None = None,
-    n_held_out: int = 0,
-    with_chances: bool = False,
-    ids: str | Path | None = None,
-    papers: Sequence[Paper] | None = None,
-) -> list[Paper]:
-    """Read the papers of a split or ``"held_out"`` that a run trains on or is judged by.
+class Part(NamedTuple):
+    """Papers of a release that a run trains on or is judged by.
 
-    ``n_papers`` takes a stratified head (``take_head``) of them, ``n_held_out`` keeps out training papers
-    (``hold_out``), and ``ids`` names a file of ids, one a line. ``papers`` are those of the split, if they were read
-    before.
+    ``n_held_out`` training papers are kept out (``hold_out``). ``ids`` names a file of ids, one a line, and
+    ``n_papers`` takes a stratified head of what is left (``take_head``).
     """
-    if papers is None:
-        split = "train" if part == "held_out" else part
-        papers = read_split(release_folder, split, target=target, with_chances=with_chances)
-    if part == "held_out" and not n_held_out:
-        raise ReleaseError(
-            "split is held_out, and no run says which papers it kept out. Give such a run, or choose another split."
-        )
-    if n_held_out and part in {"train", "held_out"}:
-        papers = hold_out(papers, n_held_out)[part == "held_out"]
-    if ids is not None:
-        listed = read_ids(Path(ids), release_folder)
-        papers = [paper for paper in papers if paper.openalex_id in listed]
-    if isinstance(target, PairTarget):
-        from sciscirl.task.pairs import pair_papers  # which no other task needs
 
-        papers = pair_papers(papers, f"{part} in {release_folder}")
-    if n_papers is not None and n_papers > len(papers):
-        _warn_once(f"{n_papers:,} papers of {part} are asked for, and it has {len(papers):,}: all are taken.")
-    return take_head(papers, n_papers, target)
+    release: str | Path
+    name: PartName
+    n_held_out: int = 0
+    ids: str | Path | None = None
+    n_papers: int | None = None
+
+    @property
+    def split(self) -> SplitName:
+        """The split that has them."""
+        return "train" if self.name == "held_out" else self.name
+
+    def read(self, target: Target, *, with_chances: bool = False) -> list[Paper]:
+        """Read them from the release (ReleaseError)."""
+        return self.choose(read_split(self.release, self.split, target=target, with_chances=with_chances), target)
+
+    def choose(self, papers: Sequence[Paper], target: Target) -> list[Paper]:
+        """Choose them from the papers of their split (ReleaseError)."""
+        if self.name == "held_out" and not self.n_held_out:
+            raise ReleaseError(
+                "split is held_out, and no run says which papers it kept out. Give such a run, or choose another split."
+            )
+        if self.n_held_out and self.split == "train":
+            papers = hold_out(papers, self.n_held_out)[self.name == "held_out"]
+        if self.ids is not None:
+            listed = read_ids(Path(self.ids), self.release)
+            papers = [paper for paper in papers if paper.openalex_id in listed]
+        if isinstance(target, PairTarget):
+            from sciscirl.task.pairs import pair_papers  # which no other task needs
+
+            papers = pair_papers(papers, f"{self.name} in {self.release}")
+        if self.n_papers is not None and self.n_papers > len(papers):
+            _warn_once(
+                f"{self.n_papers:,} papers of {self.name} are asked for, and it has {len(papers):,}: all are taken."
+            )
+        return take_head(papers, self.n_papers, target)

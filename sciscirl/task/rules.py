@@ -14,7 +14,7 @@ from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.options.did_you_mean import suggest
 from sciscirl.errors import PromptError, ReleaseError, RewardError, SciSciRLError
-from sciscirl.task.contracts import Answer, ContractName, is_cut_off, parse_answer, render_answer, void
+from sciscirl.task.contracts import Answer, ContractName, Reasons, is_cut_off, parse_answer, render_answer, void
 from sciscirl.task.papers import (
     SEEN,
     OwnTarget,
@@ -256,7 +256,7 @@ def find_shortest_answers(rules: TaskRules) -> list[str]:
     columns = list_labels(rules.target)
     answers = (
         render_answer(
-            dict(zip(columns, labels, strict=True)), rules.contract, rules.target, justification="a", signals=("a",)
+            dict(zip(columns, labels, strict=True)), rules.contract, rules.target, reasons=Reasons("a", ("a",))
         )
         for labels in product(*columns.values())
     )

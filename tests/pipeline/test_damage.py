@@ -98,7 +98,7 @@ def pulled(home: str, base_url: str) -> list[Any]:
     api = ApiConfig(base_url=base_url, requests_per_second=1e6, offline=base_url == "http://127.0.0.1")
     with ResponseStore(Path(home)) as store, OpenAlexClient(api, store) as client:
         candidates = Candidates.count(client, OpenAlexConfig(candidates_per_round=60), cd, eligibility)
-        works, citations, scores, *_ = pull_openalex(candidates, cd, demand, NoveltyConfig())
+        works, citations, scores, *_ = pull_openalex(candidates, cd, demand.quotas, NoveltyConfig())
         return [*map(_hash_of, (works, citations, scores)), client.summary().sha256]
 
 

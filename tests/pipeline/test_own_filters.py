@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -23,6 +23,7 @@ from sciscidata import (
     verify,
 )
 from sciscidata.cli.main import main
+from sciscidata.eligibility import FILTERS, Filter
 from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.sources.example.source import WORKS_FILE
@@ -35,6 +36,8 @@ LONG = pl.col("abstract").str.count_matches(r"\w+") >= 100
 EVEN = pl.col("n_references") % 2 == 0
 #: A text and a score in one expression: it is known only once the text is read.
 MIXED = (pl.col("title").str.len_chars() > 90) | (pl.col("cd_index") > 0)
+#: What no source reads before texts, and no other filter reads.
+RARE = pl.col("cited_by_count") <= 2
 WHERE = {"long": LONG, "even": EVEN, "mixed": MIXED, "cited": pl.col("cited_by_count") > 2}
 
 
@@ -54,6 +57,19 @@ def draw(home: Path, out: Path, source: Any, where: dict[str, pl.Expr], **change
 
 def lines(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.jsonl")}
+
+
+def test_a_new_row_of_the_table_is_read_late_where_its_expression_reads_texts(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cast("dict[str, Filter]", FILTERS), "cited", Filter("rarely cited", removes=lambda _, __: RARE))
+    after, before = (
+        draw(home, tmp_path / name, source, {})
+        for name, source in {"after": WORLD, "before": CorpusConfig(folder=home / "corpus")}.items()
+    )
+    assert lines(before.folder) == lines(after.folder)
+    assert after.manifest["counts"]["filters"]["cited"] > 20
+    assert after.train.select((pl.col("cited_by_count") > 2).all()).item()
 
 
 @pytest.mark.parametrize("rule", ["margin", "uzzi"])

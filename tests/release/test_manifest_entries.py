@@ -92,7 +92,7 @@ MARKUP = (
 
 
 @pytest.mark.parametrize("text", [MARKUP, *MARKUP.split(" ")], ids=repr)
-@pytest.mark.parametrize("kind", ["synthetic", "labelled"])
+@pytest.mark.parametrize("kind", ["synthetic", "labelled", "mine"])
 def test_no_text_of_a_manifest_becomes_markup_of_the_card(original: Path, text: str, kind: str) -> None:
     def write_card(words: str) -> str:
         manifest = copy.deepcopy(read_manifest(original))
@@ -101,7 +101,7 @@ def test_no_text_of_a_manifest_becomes_markup_of_the_card(original: Path, text: 
         manifest["atypicality"]["config"]["null"] = words
         manifest["diagnostics"][0] |= {"level": "warning", "text": words}
         manifest["cd"] |= {"uncited": words, words: words}
-        manifest["source"] |= {"kind": kind, "labels": words}
+        manifest["source"] |= {"kind": kind, "labels": words, "name": words, "scores": f"as published {words}"}
         header, _, card = render_documents(manifest)["README.md"].decode().partition("\n---\n")
         assert yaml.safe_load(header)["language"] == [words]
         return card

@@ -1,4 +1,4 @@
-"""What a draw still needs: met exactly when the draw itself succeeds, whatever it balances."""
+"""What a draw still needs: quotas are full exactly when the draw itself succeeds, whatever it balances."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, WORKS
+from sciscidata.sources.quotas import Quotas
 
 #: cd_index, z_p10 and z_median, with a novelty and a conventionality score that say the same.
 SCORES = st.tuples(
@@ -24,11 +25,11 @@ SCORES = st.tuples(
 RULES = st.sampled_from([LabelThresholds(), LabelThresholds(novelty_rule="uzzi")])
 
 
-def demand_of(
+def quotas_of(
     balance: str, *, n_train: int = 9, n_test: int = 9, n_dev: int = 0, thresholds: LabelThresholds | None = None
-) -> Demand:
+) -> Quotas:
     split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev, balance=balance)
-    return Demand(thresholds or LabelThresholds(), EligibilityConfig(last_year=2020), split, 5)
+    return Demand(thresholds or LabelThresholds(), EligibilityConfig(last_year=2020), split, 5).quotas
 
 
 def frames(scores: list[tuple[float | None, tuple[float | None, float | None]]]) -> list[pl.DataFrame]:
@@ -61,25 +62,25 @@ def frames(scores: list[tuple[float | None, tuple[float | None, float | None]]])
     st.tuples(st.integers(0, 9), st.integers(1, 9), st.sampled_from([0, 0, 3, 9])),
     RULES,
 )
-def test_a_demand_is_met_exactly_when_the_draw_succeeds(balance, scores, sizes, thresholds):
-    demand = demand_of(balance, **dict(zip(("n_train", "n_test", "n_dev"), sizes, strict=True)), thresholds=thresholds)
+def test_quotas_are_full_exactly_when_the_draw_succeeds(balance, scores, sizes, thresholds):
+    quotas = quotas_of(balance, **dict(zip(("n_train", "n_test", "n_dev"), sizes, strict=True)), thresholds=thresholds)
     tables = frames(scores)
-    demand.update(*tables)
-    assert demand.filled + sum(demand.still_missing.values()) == sum(sizes)
+    quotas.update(*tables)
+    assert quotas.filled + sum(quotas.still_missing.values()) == sum(sizes)
     labelled = compute_labels(tables[1], thresholds).filter(pl.col("cd_index").is_not_null())
     try:
-        drawn = draw_split(labelled, demand.split)
+        drawn = draw_split(labelled, SplitConfig(n_train=sizes[0], n_test=sizes[1], n_dev=sizes[2], balance=balance))
     except NotEnoughWorksError:
-        assert not demand.is_met
+        assert not quotas.is_met
     else:
-        assert demand.is_met
-        assert demand.filled == drawn.height == sum(sizes)
-        cells = [tuple(row) for row in drawn.select(demand.columns).rows()]
-        assert [demand.cell_of[work_id] for work_id in drawn["work_id"]] == cells
+        assert quotas.is_met
+        assert quotas.filled == drawn.height == sum(sizes)
+        cells = [tuple(row) for row in drawn.select(quotas.columns).rows()]
+        assert [quotas.cell_of[work_id] for work_id in drawn["work_id"]] == cells
 
 
 def test_possible_cells_follow_the_sign_and_leave_novelty_open():
-    of_disruption, of_novelty, joint = (demand_of(balance) for balance in ("disruption", "novelty", "joint"))
+    of_disruption, of_novelty, joint = (quotas_of(balance) for balance in ("disruption", "novelty", "joint"))
     for (n_i, n_j), labels in {
         (3, 1): {"disruptive", "neutral"},
         (1, 3): {"consolidating", "neutral"},
@@ -92,10 +93,10 @@ def test_possible_cells_follow_the_sign_and_leave_novelty_open():
 
 
 def test_a_cell_is_open_on_a_side_until_its_own_quota_is_full():
-    demand = demand_of("joint", n_train=9, n_test=0)
-    assert demand.open_cells == {"train": frozenset(demand.cells), "test": frozenset()}
-    demand.update(*frames([(0.5, (-2.0, -1.0)), (0.5, (-2.0, -1.0)), (0.0, (1.0, 4.0)), (None, (1.0, 4.0))]))
+    quotas = quotas_of("joint", n_train=9, n_test=0)
+    assert quotas.open_cells == {"train": frozenset(quotas.cells), "test": frozenset()}
+    quotas.update(*frames([(0.5, (-2.0, -1.0)), (0.5, (-2.0, -1.0)), (0.0, (1.0, 4.0)), (None, (1.0, 4.0))]))
     full = {("disruptive", "novel"), ("neutral", "conventional")}
-    assert demand.open_cells["train"] == frozenset(demand.cells) - full
-    assert demand.filled == 2
-    assert not demand.is_met
+    assert quotas.open_cells["train"] == frozenset(quotas.cells) - full
+    assert quotas.filled == 2
+    assert not quotas.is_met

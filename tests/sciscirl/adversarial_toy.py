@@ -9,7 +9,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscirl.lab.adversarial.env import AdversarialGroupBuilder
 from sciscirl.presets import PRESETS
-from sciscirl.task.contracts import render_answer
+from sciscirl.task.contracts import Reasons, render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold
 from sciscirl.task.prompts import escape_markup
 from tests.sciscirl.toy import Scripted
@@ -22,9 +22,7 @@ GOLDS = [Gold(**labels) for labels in LABELS]
 
 
 def say_both(labels, reason="It may be so.", signals=("citation record",), confidence=0.5, rules=RULES) -> str:
-    return render_answer(
-        labels, "four_keys", rules.target, confidence=confidence, justification=reason, signals=signals
-    )
+    return render_answer(labels, "four_keys", rules.target, confidence=confidence, reasons=Reasons(reason, signals))
 
 
 def roll_out(paper, renderer, script, rules=RULES, max_tokens=10_000, **challenged):

@@ -214,7 +214,7 @@ def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server,
     demand = Demand(LabelThresholds(), eligibility, SplitConfig(n_train=30, n_test=3), convention.window_years)
     with ResponseStore(answers / "openalex") as store, OpenAlexClient(api(server), store) as client:
         candidates = Candidates.count(client, SOURCE, convention, eligibility)
-        pulled = pull_openalex(candidates, convention, demand)
+        pulled = pull_openalex(candidates, convention, demand.quotas)
     assert pulled.scores.height >= 100
     both = pulled.scores.join(graph, on="work_id", suffix="_graph", validate="1:1")
     assert both.height == pulled.scores.height
@@ -259,12 +259,12 @@ def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(built, graph_worl
 
 def estimate(settings: BuildConfig) -> ToAsk:
     with open_source(settings.source, settings.cache_dir, settings.api) as source:
-        return source.estimate(settings.demand, settings.measures)
+        return source.estimate(settings.demand.quotas, settings.measures)
 
 
 def pull(settings: BuildConfig) -> None:
     with open_source(settings.source, settings.cache_dir, settings.api) as source:
-        source.until(settings.demand, settings.measures)
+        source.until(settings.demand.quotas, settings.measures)
 
 
 UZZI = LabelThresholds(novelty_rule="uzzi")

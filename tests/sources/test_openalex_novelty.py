@@ -27,6 +27,7 @@ from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.demand import Demand
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.source import pull_openalex
+from sciscidata.sources.quotas import Quotas
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.sources.registry import open_source
 from tests.conftest import example_lines
@@ -89,7 +90,7 @@ def judged_by(settings: BuildConfig) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What an offline run judges: scores and works."""
     settings = offline(settings)
     with open_source(settings.source, settings.cache_dir, settings.api) as source:
-        scored = source.until(settings.demand, settings.measures)
+        scored = source.until(settings.demand.quotas, settings.measures)
         return scored.rows.collect(), scored.works.collect()
 
 
@@ -186,7 +187,7 @@ def test_a_background_is_checked_before_anything_is_paid_for(server, background,
     assert server.credits - before <= 1  # how many works of each year there are
 
 
-class Moving(Demand):
+class Moving(Quotas):
     """Takes the test split to be full at its first looks, as if its labels had been others."""
 
     looks = 0
@@ -195,18 +196,19 @@ class Moving(Demand):
         super().update(works, scores)
         self.looks += 1
         if self.looks <= 2:
-            self._have |= {(split, cell): 10**6 for split, cell in self._have if split == "test"}
+            self._have |= {(split, cell): 10**6 for split, cell in self.wanted if split == "test"}
 
 
 def test_works_that_were_passed_over_are_judged_when_labels_change(server, tmp_path):
     settings = config(server, tmp_path, split=SplitConfig(n_train=210, n_test=90, balance="novelty"))
     source = dataclasses.replace(SOURCE, max_candidates=400)
-    demand = Moving(UZZI, settings.eligibility, settings.split, 5)
+    quotas = Demand(UZZI, settings.eligibility, settings.split, 5).quotas
+    quotas = Moving(**{name: getattr(quotas, name) for name in Quotas.__dataclass_fields__})
     with ResponseStore(tmp_path) as store, OpenAlexClient(settings.api, store) as client:
         candidates = Candidates.count(client, source, CDConfig(), settings.eligibility)
-        result = pull_openalex(candidates, CDConfig(), demand, NoveltyConfig())
-    assert demand.looks >= 4
-    assert not demand.is_met
+        result = pull_openalex(candidates, CDConfig(), quotas, NoveltyConfig())
+    assert quotas.looks >= 4
+    assert not quotas.is_met
     # Too few for the quota, so everybody is needed, those of the test split who came while it looked full too.
     assert result.provenance["passed_over"].keys() <= {"unfit_record"}
     assert result.scores.height == 400 - sum(result.provenance["passed_over"].values())

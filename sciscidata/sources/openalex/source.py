@@ -34,7 +34,7 @@ from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
-from sciscidata.sources.kinds import Cell, Demand, Facts, Measures, Opening, Scored, ToAsk
+from sciscidata.sources.kinds import Facts, Measures, Opening, Scored, ToAsk
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import (
     ANY_OF,
@@ -61,6 +61,7 @@ from sciscidata.sources.openalex.estimate import (
     highest_mean,
 )
 from sciscidata.sources.openalex.works_of_answers import Work, own_references, works_frame
+from sciscidata.sources.quotas import Cell, Quotas
 from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -82,18 +83,18 @@ class Pulled(NamedTuple):
 def pull_openalex(
     candidates: Candidates,
     cd: CDConfig,
-    demand: Demand,
+    quotas: Quotas,
     novelty: NoveltyConfig | None = None,
     *,
     background: Path | None = None,
 ) -> Pulled:
-    """Sample candidates and score them until the demand is met or no candidates are left. This may cost money.
+    """Sample candidates and score them until the quotas are full or no candidates are left. This may cost money.
 
     Rows are sorted by work_id. n_k is null where the index is certainly 0 without it (n_i = n_j). A candidate with too
     few citers has no n_k and no index. With ``cd.family``, columns that need every citer's references are null for
     works with more than 200 citers. Without ``background``, the null model comes from the judged works.
     """
-    wanted = sum(demand.groups.values())
+    wanted = sum(quotas.groups.values())
     if candidates.available < wanted:
         raise NotEnoughWorksError(
             f"{wanted:,} works are wanted, and OpenAlex has {candidates.available:,} candidates. Lower "
@@ -107,26 +108,26 @@ def pull_openalex(
         )
     if not candidates.config.venues:
         novelty = None
-    if demand.needs_novelty and novelty is None:
+    if quotas.needs_novelty and novelty is None:
         raise ConfigError(
-            f"SplitConfig.balance is {demand.balance!r}, which needs novelty, and novelty needs the venues of "
+            f"SplitConfig.balance is {quotas.balance!r}, which needs novelty, and novelty needs the venues of "
             "references. Set both (BuildConfig.novelty, OpenAlexConfig.venues=True), or use "
             "SplitConfig.balance='disruption'."
         )
     if novelty is not None and background is not None:
         read_background(background, novelty)  # before anything is paid for
-    if demand.needs_novelty and background is None:
+    if quotas.needs_novelty and background is None:
         logger.warning(
             "Novelty is computed from the works of this pull alone, which have few venue pairs: many common pairs look "
             "rare, or equal. Give a saved background for better labels (BuildConfig.background)."
         )
-    pull, client = _Pull(candidates, cd, demand, novelty, background), candidates.client
+    pull, client = _Pull(candidates, cd, quotas, novelty, background), candidates.client
     shown = 0
     with progress_bar("score candidates", wanted, unit="works filled") as advance:
         client.watch(lambda cost: advance(0, f"${cost:.4f}"))
         for _ in pull.waves():
-            advance(demand.filled - shown, f"${client.cost_usd:.4f}")
-            shown = demand.filled
+            advance(quotas.filled - shown, f"${client.cost_usd:.4f}")
+            shown = quotas.filled
         client.watch(None)
     return pull.result()
 
@@ -149,7 +150,7 @@ class _Pull:
 
     candidates: Candidates
     cd: CDConfig
-    demand: Demand
+    quotas: Quotas
     novelty: NoveltyConfig | None
     background: Path | None
     frames: list[tuple[pl.DataFrame, pl.DataFrame]] = field(default_factory=list[tuple[pl.DataFrame, pl.DataFrame]])
@@ -174,7 +175,7 @@ class _Pull:
         idle = 0  # rounds in a row that brought nothing new
         for round_ in itertools.count():
             room = min(self.config.candidates_per_round, self.candidates.available - len(seen))
-            if room <= 0 or idle == _IDLE_ROUNDS or self.demand.is_met:
+            if room <= 0 or idle == _IDLE_ROUNDS or self.quotas.is_met:
                 return
             fresh = [work for work in self.candidates.sample(round_, room) if work.work_id not in seen]
             sampled = self._in_order(fresh)[:room]
@@ -184,7 +185,7 @@ class _Pull:
             queue += self._fit(sampled)
             if queue and not self.estimated_at:
                 self._tell_cost()
-            while not self.demand.is_met:
+            while not self.quotas.is_met:
                 wave, queue = self._next_wave(queue)
                 if wave:
                     queue = [*self._score(wave), *queue]
@@ -194,14 +195,14 @@ class _Pull:
                     break
                 if len(self.rows) >= 2 * self.estimated_at:
                     self._look()
-                    if not self.demand.is_met:
+                    if not self.quotas.is_met:
                         self._tell_cost()
                 yield
 
     def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
         """Sort candidates in the order of the draw, those of dev last, each with its group of ``split.groups``."""
         unique = {work.work_id: work for work in works}
-        return [(split, unique[work_id]) for split, work_id in self.demand.in_order(unique)]
+        return [(split, unique[work_id]) for split, work_id in self.quotas.in_order(unique)]
 
     def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
         """Remove works that their own record makes ineligible, for example by a blank title; note what others cost."""
@@ -218,7 +219,7 @@ class _Pull:
 
     def _next_wave(self, queue: list[tuple[str, Work]]) -> tuple[list[tuple[str, Work]], list[tuple[str, Work]]]:
         """Take the next candidates that may get a label that their split still needs."""
-        is_open, every = self.demand.open_cells, frozenset(self.demand.cells)
+        is_open, every = self.quotas.open_cells, frozenset(self.quotas.cells)
         wave: list[tuple[str, Work]] = []
         waiting: list[tuple[str, Work]] = []
         for place, (split, work) in enumerate(queue):
@@ -226,7 +227,7 @@ class _Pull:
                 return wave, waiting + queue[place:]
             if self.closed.get(work.work_id, every) & is_open[split]:
                 wave.append((split, work))
-            elif self.demand.needs_novelty:
+            elif self.quotas.needs_novelty:
                 waiting.append((split, work))
             else:
                 self._pass_over("side_full")
@@ -245,8 +246,8 @@ class _Pull:
             n_i, n_j = split_citers(work, focal, self.cd)
             if n_i + n_j < self.eligibility.min_citations or n_i == n_j > 0:
                 continue
-            possible = self.demand.possible_cells(n_i, n_j)
-            if possible & self.demand.open_cells[split]:
+            possible = self.quotas.possible_cells(n_i, n_j)
+            if possible & self.quotas.open_cells[split]:
                 undecided.append(work)
             else:
                 self.closed[work.work_id] = possible
@@ -263,16 +264,16 @@ class _Pull:
             self.records.ask(reference for work in judged for reference in work.references)
         self.frames.append(_tables_of(judged))
         # To label novelty takes all works: do it only when the draw may succeed.
-        enough = max(self.looked_at + sum(self.demand.still_missing.values()), _GROWTH * self.looked_at)
-        if not self.demand.needs_novelty or len(self.rows) >= enough:
+        enough = max(self.looked_at + sum(self.quotas.still_missing.values()), _GROWTH * self.looked_at)
+        if not self.quotas.needs_novelty or len(self.rows) >= enough:
             self._look()
-        return waiting if self.demand.needs_novelty else []
+        return waiting if self.quotas.needs_novelty else []
 
     def _look(self) -> None:
         """Update the draw with the works judged so far."""
         if self.looked_at < len(self.rows):
             works, citations, scores = self._tables(at_end=False)
-            self.demand.update(works, add_references(scores, citations).collect())
+            self.quotas.update(works, add_references(scores, citations).collect())
             self.looked_at = len(self.rows)
 
     def _citers(self, works: Sequence[Work]) -> dict[int, FocalCiters | None]:
@@ -316,7 +317,7 @@ class _Pull:
         scores = scores_of(self.rows, self.cd)
         known = pl.concat([works.select(REFERENCE_WORKS.names()), self.records.works()])
         known = known.unique("work_id", keep="first", maintain_order=True)
-        config = self.novelty if at_end or self.demand.needs_novelty else None
+        config = self.novelty if at_end or self.quotas.needs_novelty else None
         scores = join_atypicality(scores, known.lazy(), citations.lazy(), config, background=self.background).collect()
         return works.sort("work_id"), citations.sort("citing_id", "cited_id"), scores
 
@@ -344,18 +345,18 @@ class _Pull:
 
         Works that are not eligible, or were passed over, have no cell.
         """
-        demand, n_seen = self.demand, len(self.rows) + len(self.closed)
+        quotas, n_seen = self.quotas, len(self.rows) + len(self.closed)
         for row in self.rows:
-            possible = demand.possible_cells(row["n_i"], row["n_j"])
-            yield demand.cell_of.get(row["work_id"]), possible, row["n_k"] is not None, 1 / n_seen
+            possible = quotas.possible_cells(row["n_i"], row["n_j"])
+            yield quotas.cell_of.get(row["work_id"]), possible, row["n_k"] is not None, 1 / n_seen
         for possible in self.closed.values():
             yield None, possible, True, 1 / n_seen
         published = () if n_seen else DISRUPTION
-        novelty = zip(NOVELTY_LABELS, NOVELTY[demand.thresholds.novelty_rule], strict=True)
+        novelty = zip(NOVELTY_LABELS, NOVELTY[quotas.thresholds.novelty_rule], strict=True)
         for (label, may_be, asks, share), (novel, of_novel) in itertools.product(published, novelty):
             labels = {"disruption_label": label, "novelty_label": novel}
-            cell = tuple(labels[column] for column in demand.columns)
-            yield cell, demand.cells_with(may_be), asks, share * of_novel
+            cell = tuple(labels[column] for column in quotas.columns)
+            yield cell, quotas.cells_with(may_be), asks, share * of_novel
 
     def estimate(self) -> Calls:
         """Estimate the calls that the rest takes, repeated calls left out."""
@@ -372,20 +373,20 @@ class _Pull:
 
     def _bound_candidates(self) -> tuple[float, float]:
         """Bound how many more candidates are scored, by the works so far; before any, each class may have any share."""
-        demand, n_seen = self.demand, len(self.rows) + len(self.closed)
+        quotas, n_seen = self.quotas, len(self.rows) + len(self.closed)
         left = max(0, self.candidates.available - n_seen - self.passed_over.get("unfit_record", 0))
-        seen = Counter(demand.cell_of.values())
+        seen = Counter(quotas.cell_of.values())
         fewest = most = 0.0
-        for group in demand.groups:
-            missing = {cell: n for (of_group, cell), n in demand.still_missing.items() if of_group == group and n}
+        for group in quotas.groups:
+            missing = {cell: n for (of_group, cell), n in quotas.still_missing.items() if of_group == group and n}
             bounds = [bound_candidates(n, seen[cell] if cell else seen.total(), n_seen) for cell, n in missing.items()]
             fewest += max([sum(missing.values()), *(low for low, _ in bounds)])
             most += max([0, *(high for _, high in bounds)])
-        if demand.is_met:
+        if quotas.is_met:
             return 0.0, 0.0
-        if demand.needs_novelty and self.background is None:  # a label may change with every work
-            return max(0.0, sum(demand.groups.values()) - n_seen), left
-        growth = _GROWTH if demand.needs_novelty else 1.0
+        if quotas.needs_novelty and self.background is None:  # a label may change with every work
+            return max(0.0, sum(quotas.groups.values()) - n_seen), left
+        growth = _GROWTH if quotas.needs_novelty else 1.0
         return min(fewest, left), min(growth * most + _WAVE, left)
 
     def _sampling_calls(self, n_more: float) -> float:
@@ -408,12 +409,12 @@ class _Pull:
 
         For novelty each judged work costs its references' records, otherwise only where their citers are counted.
         """
-        missing, outcomes = self.demand.still_missing, list(self._outcomes())
+        missing, outcomes = self.quotas.still_missing, list(self._outcomes())
         per_work = [count_calls(*shape) for shape in self.shapes]
         of_citers, of_references = (fmean(calls) for calls in zip(*per_work, strict=True))
         of_records = fmean(n_references for n_references, _ in self.shapes) / ANY_OF
         total, n_candidates, left = 0.0, 0.0, self.candidates.available - len(self.rows)
-        for group in self.demand.groups:
+        for group in self.quotas.groups:
             until: dict[Cell, float] = {}  # how many candidates fill a cell
             for cell in (cell for of_group, cell in missing if of_group == group):
                 share = sum(share for own, _, _, share in outcomes if own and cell in ((), own))
@@ -442,18 +443,18 @@ class _Pull:
 
     def novelty_labels(self) -> tuple[float, float] | None:
         """Bound how many of the works that are drawn have a novelty label; None without novelty."""
-        demand, wanted = self.demand, sum(self.demand.groups.values())
+        quotas, wanted = self.quotas, sum(self.quotas.groups.values())
         if self.novelty is None:
             return None
-        if demand.needs_novelty or not self.rows:
-            return (wanted if demand.needs_novelty else 0), wanted
-        labelled = compute_labels(self._tables(at_end=True)[2], demand.thresholds)
+        if quotas.needs_novelty or not self.rows:
+            return (wanted if quotas.needs_novelty else 0), wanted
+        labelled = compute_labels(self._tables(at_end=True)[2], quotas.thresholds)
         with_label = set(labelled.filter(pl.col("novelty_label").is_not_null()).collect()["work_id"])
-        seen = Counter(demand.cell_of.values())
-        has_label = Counter(cell for work_id, cell in demand.cell_of.items() if work_id in with_label)
+        seen = Counter(quotas.cell_of.values())
+        has_label = Counter(cell for work_id, cell in quotas.cell_of.items() if work_id in with_label)
         bounds = [
             (n, *(bound_share(has_label[cell], seen[cell]) if cell else bound_share(has_label.total(), seen.total())))
-            for (_, cell), n in demand.quotas.items()
+            for (_, cell), n in quotas.wanted.items()
         ]
         return sum(n * low for n, low, _ in bounds), sum(n * high for n, _, high in bounds)
 
@@ -487,16 +488,16 @@ class OpenAlex:
     config: OpenAlexConfig
     opening: Opening
 
-    def until(self, demand: Demand, measures: Measures) -> Scored:
-        """Sample works of the API until the demand is met. Their scores come from counts of the API."""
-        with self._count_candidates(demand, measures) as (client, candidates):
-            pulled = pull_openalex(candidates, measures.cd, demand, measures.novelty, background=measures.background)
+    def until(self, quotas: Quotas, measures: Measures) -> Scored:
+        """Sample works of the API until the quotas are full. Their scores come from counts of the API."""
+        with self._count_candidates(quotas, measures) as (client, candidates):
+            pulled = pull_openalex(candidates, measures.cd, quotas, measures.novelty, background=measures.background)
             logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
             provenance = pulled.provenance | describe_answers(client)
         works = pulled.works.lazy()
         return Scored(add_references(pulled.scores, pulled.citations), Facts(provenance, works), works)
 
-    def estimate(self, demand: Demand, measures: Measures) -> ToAsk:
+    def estimate(self, quotas: Quotas, measures: Measures) -> ToAsk:
         """Ask how many candidates there are and what some look like, and estimate the rest.
 
         What an earlier run has stored is judged again, without a call: its classes are those of the candidates.
@@ -504,15 +505,15 @@ class OpenAlex:
         novelty = measures.novelty if self.config.venues else None
         api = self.opening.api
         with (
-            self._count_candidates(demand, measures) as (client, candidates),
+            self._count_candidates(quotas, measures) as (client, candidates),
             ResponseStore(self.opening.cache_dir / "openalex") as store,
             OpenAlexClient(replace(api, offline=True), store) as kept,
         ):
-            pull = _Pull(candidates, measures.cd, demand, novelty, measures.background)
+            pull = _Pull(candidates, measures.cd, quotas, novelty, measures.background)
             pull.look()
             look = client.n_calls, client.cost_usd, client.remaining_usd
             earlier = replace(candidates, client=kept)
-            again = _Pull(earlier, measures.cd, demand.again(), novelty, measures.background, tells=False)
+            again = _Pull(earlier, measures.cd, quotas.again(), novelty, measures.background, tells=False)
             with suppress(OfflineError):
                 deque(again.waves(), maxlen=0)
             pull = again if again.shapes else pull
@@ -524,10 +525,10 @@ class OpenAlex:
         return ToAsk(candidates.per_year, (at_least, about, at_most), CREDIT_USD, days, n_judged, labels, *look)
 
     @contextmanager
-    def _count_candidates(self, demand: Demand, measures: Measures) -> Generator[tuple[OpenAlexClient, Candidates]]:
-        """Count the candidates of each year. The demand learns the last year of the data."""
+    def _count_candidates(self, quotas: Quotas, measures: Measures) -> Generator[tuple[OpenAlexClient, Candidates]]:
+        """Count the candidates of each year. The quotas learn the last year of the data."""
         store = ResponseStore(self.opening.cache_dir / "openalex")
         with store, OpenAlexClient(self.opening.api, store) as client:
-            candidates = Candidates.count(client, self.config, measures.cd, demand.eligibility)
-            demand.eligibility = candidates.eligibility
+            candidates = Candidates.count(client, self.config, measures.cd, quotas.eligibility)
+            quotas.eligibility = candidates.eligibility
             yield client, candidates

@@ -19,7 +19,7 @@ from sciscidata.novelty.atypicality import join_atypicality, rank_on_disk, resco
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.options.checks import require_config
 from sciscidata.remote.object_store import is_url
-from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, Corpus
+from sciscidata.schemas import AS_PUBLISHED, ATYPICALITY, CITATIONS, WORKS, Corpus
 from sciscidata.sources.kinds import Citations, Facts, Opening, Scores, Texts, ToRead
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.sciscinet.config import LAYOUTS, SciSciNetConfig
@@ -39,7 +39,9 @@ logger = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 8_192
 _RECOMPUTED: Final = "computed from the references"
-_PUBLISHED: Final = "as published, over all years; of the CD options only window_years is read: a work must be as old"
+_PUBLISHED: Final = (
+    f"{AS_PUBLISHED}, over all years; of the CD options only window_years is read: a work must be as old"
+)
 _CD: Final = ("disruption", "citation_count", "reference_count")
 _Z: Final = ("z_p10", "z_median", "n_pairs")
 _FACTS: Final = pl.Schema(
@@ -263,14 +265,14 @@ def measure_sciscinet(config: SciSciNetConfig) -> ToRead:
 def write_sciscinet(
     config: SciSciNetConfig, out: str | Path, *, texts: bool, overwrite: bool, engine: Engine | None
 ) -> Corpus:
-    """Write the tables as a corpus on disk, with a progress bar."""
+    """Write the tables as a corpus on disk, which holds no scores, with a progress bar."""
     _ = engine
     if config.texts is not None and not texts:
         raise ConfigError(
             f"texts lie in {config.texts} (SciSciNetConfig.texts), and texts=False says not to read them. "
             "Leave out one of the two."
         )
-    tables = scan_sciscinet(config)
+    tables = scan_sciscinet(read_citations_of(config))
     # Without texts no other order is given; and only a fixed one gives the same files every time.
     works = tables.in_text_order() if texts else tables.in_id_order()
     absent = [] if texts else [pl.lit(None, pl.String()).alias(name) for name in ("title", "abstract")]

@@ -11,13 +11,20 @@ from tinker_cookbook.renderers import Message, Renderer
 from tinker_cookbook.rl.types import Action, ActionExtra, Env, Metrics, StepResult, StopReason
 
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, end_episode, measure_answer, show_view
-from sciscirl.evaluation.evaluator import Challenge
 from sciscirl.lab.adversarial.challenger import object_by_rules, render_request
-from sciscirl.lab.adversarial.metrics import PARTS, adversarial_schema, make_adversarial_prediction
-from sciscirl.lab.adversarial.rewards import Episode, Reasoning, judge_by_rubric, score_episode
-from sciscirl.metrics.flips import flip_metrics
-from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.lab.adversarial.rewards import (
+    PARTS,
+    Episode,
+    Reasoning,
+    adversarial_schema,
+    judge_by_rubric,
+    make_adversarial_prediction,
+    score_episode,
+)
+from sciscirl.lab.evaluator import Challenge
+from sciscirl.metrics.metrics import flip_metrics
 from sciscirl.task.contracts import Answer
+from sciscirl.task.experiment import AdversarialRules
 from sciscirl.task.papers import Paper, PaperView, Target
 from sciscirl.task.prompts import escape_markup, render_question
 from sciscirl.task.rules import TaskRules

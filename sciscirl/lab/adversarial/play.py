@@ -10,8 +10,7 @@ from tinker_cookbook.renderers import Message, get_text_content
 
 from sciscirl.lab.adversarial.challenger import object_by_rules
 from sciscirl.lab.adversarial.env import Challenger, continue_conversation
-from sciscirl.lab.adversarial.metrics import PARTS
-from sciscirl.lab.adversarial.rewards import Episode, score_episode
+from sciscirl.lab.adversarial.rewards import PARTS, Episode, score_episode
 from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import Paper, PaperView
 from sciscirl.task.prompts import escape_markup

@@ -32,7 +32,7 @@ from sciscirl.runs.record import RUN_FILE
 from sciscirl.task.contracts import Answer, most_probable
 from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, list_labels
 from sciscirl.task.predictions import make_prediction, prediction_schema
-from sciscirl.task.release import PartName, read_part
+from sciscirl.task.release import Part, PartName
 from sciscirl.task.rules import TaskRules
 
 _log = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ def run_baselines(release: Path, asked: pl.DataFrame, settings: Mapping[str, Any
     rules = recall_rules(settings) if is_stated else TaskRules(target=find_target(asked))
     n_held_out = settings.get("n_held_out", 0)
     train = _read_train(release, part, rules, n_held_out)
-    known = read_part(release, part, target=rules.target, with_chances=rules.is_weighed, n_held_out=n_held_out)
+    known = Part(release, part, n_held_out).read(rules.target, with_chances=rules.is_weighed)
     papers = {paper.openalex_id: paper for paper in known}
     ids = dict.fromkeys(asked["openalex_id"])
     if n_others := len(ids.keys() - papers.keys()):
@@ -257,7 +257,7 @@ def _read_train(release: Path, judged_by: PartName, rules: TaskRules, n_held_out
             "the baselines learn from train, so judging them by it says nothing. Judge by test, dev or held_out."
         )
     n_left_out = n_held_out if judged_by == "held_out" else 0
-    return read_part(release, "train", target=rules.target, with_chances=rules.is_weighed, n_held_out=n_left_out)
+    return Part(release, "train", n_left_out).read(rules.target, with_chances=rules.is_weighed)
 
 
 def _text(view: PaperView) -> str:

@@ -1,4 +1,4 @@
-"""Judge a model or a checkpoint alone on held-out papers; training judges on its way by ``sciscirl/evaluation``.
+"""Judge a model or a checkpoint alone on held-out papers; training judges on its way by ``lab/evaluator.py``.
 
 Read first: ``evaluate.py``.
 """

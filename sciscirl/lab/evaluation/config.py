@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from sciscidata.options.checks import PositiveInt
 from sciscirl.errors import SciSciRLError
 from sciscirl.options import (
     OF_EVALUATION,
     AnswersBy,
+    AskedOptions,
+    CheckpointOptions,
     ModelOptions,
-    Precision,
+    NumberFormat,
+    PresetName,
     PriorCorrection,
     ServerOptions,
     TaskOptions,
@@ -41,11 +42,12 @@ _NOT_IN_CHAT: Final = (
 
 
 @partial_of_preset()
-class EvaluationConfig(TaskOptions, ModelOptions, ServerOptions):
+class EvaluationConfig(
+    AskedOptions, TaskOptions, ModelOptions, ServerOptions, CheckpointOptions, PresetName, NumberFormat
+):
     """Options of an evaluation.
 
     Attributes:
-        release: the folder of a release; on the command line also hf:OWNER/NAME@REVISION.
         out: the folder of the result; RELEASE is the name of the release's folder, NAME that of the run, or of model
             and preset. Baselines go below it, or into evaluations/RELEASE. Another result is never replaced.
         split: of the release; held_out: training papers that the run did not train on. None: with a run, that of its
@@ -60,7 +62,6 @@ class EvaluationConfig(TaskOptions, ModelOptions, ServerOptions):
             The same command goes on where it stopped.
         temperature: of sampling, 0 is greedy; None: that of the evaluations of the preset.
         top_p: of sampling, from the most probable tokens with this share; None: the preset's.
-        n_papers: evaluate only so many papers, each class in its share; None: all.
         group_size: answers to each paper; None: the preset's.
         answers: sampled: the model writes its answer; logprobs: the probabilities of the labels in its place, and
             nothing is written. None: as the run was judged, else sampled.
@@ -76,24 +77,19 @@ class EvaluationConfig(TaskOptions, ModelOptions, ServerOptions):
         SciSciRLError: on construction, if values contradict each other or are impossible.
     """
 
-    release: Path
     out: Path = _DEFAULT_OUT
     split: PartName | None = None
-    preset: str | None = None
     checkpoint: Weights | None = None
     local_model: Path | None = None
     run: Path | None = None
-    step: Annotated[int, Meta(ge=0)] | None = None
     chat_url: str | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
-    n_papers: PositiveInt | None = None
     group_size: PositiveInt | None = None
     answers: AnswersBy | None = None
     prior_correction: PriorCorrection | None = None
     n_prior: PositiveInt = 64
     batch_size: PositiveInt | None = None
-    dtype: Precision | None = None
     n_threads: Threads | None = None
     seed: int = 0
 
@@ -101,14 +97,14 @@ class EvaluationConfig(TaskOptions, ModelOptions, ServerOptions):
         TaskOptions.__post_init__(self)
         if self.out == _DEFAULT_OUT:
             object.__setattr__(self, "out", self._default_out)
-        is_on_server = self.checkpoint is not None or self.model is not None
+        is_on_server = bool({"checkpoint", "model"} & list_given(self).keys())
         if is_on_server and (self.run is not None or self.local_model is not None):
             what = "run" if self.run is not None else "local_model"
             raise SciSciRLError(
                 f"EvaluationConfig.{what} names the model. Leave it out, or leave out model=... and checkpoint=...."
             )
         if self.chat_url is not None:
-            if self.model is None:
+            if not self.model:
                 raise SciSciRLError("EvaluationConfig.chat_url needs the name of the model on that server: model=....")
             strange = (*_NOT_IN_CHAT, *(["answers"] if self.answers == "logprobs" else []))
             refuse_options(self, strange, "chat_url=... only sends messages")

@@ -15,14 +15,14 @@ from sciscirl.lab.evaluation.results import OUT_OPTION, check_unused, measure, s
 from sciscirl.lab.evaluation.subject import Subject, find_subject, fit_rules, read_asked
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.presets import describe_rules
+from sciscirl.runs.checkpoints import note_test_look
 from sciscirl.runs.folder import locked_folder
-from sciscirl.runs.judged import note_test_look
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.record import find_ceiling
-from sciscirl.task.release import read_part
+from sciscirl.task.release import Part
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluator import LabelEvaluator
+    from sciscirl.lab.evaluator import LabelEvaluator
     from sciscirl.lab.label_scoring import LabelScoring
 
 
@@ -45,8 +45,8 @@ async def evaluate_model(
     """
     from sciscirl.envs.dataset import check_fit
     from sciscirl.envs.tokenizer import make_renderer
-    from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
     from sciscirl.lab.adversarial.env import challenge_by
+    from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
     from sciscirl.runs.chat_format import choose_renderer, warn_of_renderer
     from sciscirl.runs.server_checks import check_server
 
@@ -127,11 +127,10 @@ def _find_scoring(config: EvaluationConfig, subject: Subject) -> LabelScoring | 
     check_answers(config, answers)
     if answers == "sampled":
         return None
-    target, n_held_out = subject.preset.rules.target, subject.n_held_out
-    papers = partial(read_part, config.release, "train", target=target, n_papers=config.n_prior, n_held_out=n_held_out)
+    train = Part(config.release, "train", subject.n_held_out, n_papers=config.n_prior)
     from sciscirl.lab.label_scoring import make_scoring
 
-    return make_scoring(subject.preset, config.prior_correction, papers)
+    return make_scoring(subject.preset, config.prior_correction, partial(train.read, subject.preset.rules.target))
 
 
 async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:

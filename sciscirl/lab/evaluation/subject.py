@@ -23,7 +23,7 @@ from sciscirl.runs.lineage import render_start
 from sciscirl.runs.record import find_eval_split, is_local, is_taught, name_facts, name_run, read_facts
 from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import PAIRS, OwnTarget, Paper
-from sciscirl.task.release import EvalSplit, choose_target, read_part
+from sciscirl.task.release import EvalSplit, Part, choose_target
 from sciscirl.task.rules import TaskRules
 
 
@@ -31,14 +31,14 @@ def fit_rules(rules: TaskRules, release: Path) -> TaskRules:
     """Return the rules with the class counts of the training papers, if the reward needs them and no run has them."""
     if not rules.table.is_balanced or rules.class_counts:
         return rules
-    return rules.fitted(read_part(release, "train", target=rules.target, with_chances=rules.is_weighed))
+    return rules.fitted(Part(release, "train").read(rules.target, with_chances=rules.is_weighed))
 
 
 def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
     """Read the papers that a subject is asked about."""
-    part, rules = config.split or subject.eval_split, subject.preset.rules
-    asked: dict[str, Any] = {"n_papers": config.n_papers, "n_held_out": subject.n_held_out, "ids": config.ids}
-    return read_part(config.release, part, target=rules.target, with_chances=rules.is_weighed, **asked)
+    split, rules = config.split or subject.eval_split, subject.preset.rules
+    part = Part(config.release, split, subject.n_held_out, config.ids, config.n_papers)
+    return part.read(rules.target, with_chances=rules.is_weighed)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +68,7 @@ def find_subject(config: EvaluationConfig) -> Subject:
         )
     else:
         subject = _read_run(config.run, config.step, config.release)
-        if config.preset is not None and find_preset(config.preset).name != subject.preset.name:
+        if config.preset and find_preset(config.preset).name != subject.preset.name:
             raise SciSciRLError(
                 f"{config.run} was trained as {subject.preset.name}, not {config.preset}. "
                 "Leave EvaluationConfig.preset out."

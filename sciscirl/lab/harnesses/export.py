@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sciscidata.options.checks import PositiveInt
 from sciscidata.release.release import check_target
 from sciscidata.storage import atomic_folder, real_path
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
-from sciscirl.options import PluginOptions
+from sciscirl.options import AskedOptions, PresetName, partial_of_preset
 from sciscirl.presets import describe_rules, find_preset, recall_rules
 from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import Paper
-from sciscirl.task.release import SplitName, choose_target, open_release, read_part
+from sciscirl.task.release import Part, SplitName, choose_target, open_release
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, check_max_tokens
 
@@ -26,23 +25,18 @@ from sciscirl.task.rules import TaskRules, check_max_tokens
 FACTS: Final = "task.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportConfig(PluginOptions):
+@partial_of_preset(preset="exp4")
+class ExportConfig(AskedOptions, PresetName):
     """What to export, and where to.
 
     Attributes:
-        release: the folder of a release; on the command line also hf:OWNER/NAME@REVISION.
         out: the new folder.
         preset: prompt, contract and reward; not an adversarial one.
         target: disruption, novelty, joint, pairs, or an own label of the release; None: the preset's.
-        n_papers: a stratified sample of each split; None: all papers.
     """
 
-    release: Path
     out: Path
-    preset: str = "exp4"
     target: str | None = None
-    n_papers: PositiveInt | None = None
 
 
 def export_task(config: ExportConfig) -> Path:
@@ -72,7 +66,7 @@ def export_task(config: ExportConfig) -> Path:
     check_max_tokens(preset.max_tokens, rules)
     release = open_release(config.release)
     splits: dict[SplitName, list[Paper]] = {
-        split: read_part(config.release, split, target=rules.target, n_papers=config.n_papers)
+        split: Part(config.release, split, n_papers=config.n_papers).read(rules.target)
         for split in ("train", "test", "dev")
         if split in release.splits and release.manifest["sides"][split]["rows"]
     }

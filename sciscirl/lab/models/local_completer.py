@@ -19,7 +19,7 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, LinearAt
 from sciscirl.lab.label_scoring import Ending, count_shared
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluator import LabelEvaluator
+    from sciscirl.lab.evaluator import LabelEvaluator
 
 
 @dataclass(slots=True, kw_only=True)

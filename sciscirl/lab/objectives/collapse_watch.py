@@ -34,7 +34,7 @@ class TrainingWatch:
         self.target: Target = target
         self.action: CollapseAction = check_value("collapse", action, CollapseAction, SciSciRLError)
         self.config = config or CollapseConfig()
-        self.n_batches = -(-self.config.n_papers // batch_size)
+        self.n_batches = -(-self.config.n_watched // batch_size)
 
     def __call__(self, batch: int) -> None:
         """Check the batches before this one, if they end a window; a CollapseError has the metrics of the last."""

@@ -19,7 +19,7 @@ from sciscirl.lab.objectives.batch_term import ShareTracker, batch_term
 from sciscirl.lab.objectives.collapse_watch import TrainingWatch
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.runs.logs import read_answers
-from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.task.experiment import AdversarialRules
 from sciscirl.task.papers import Paper, class_of
 
 
@@ -30,7 +30,7 @@ class RunGroupBuilder(EnvGroupBuilder):
     Attributes:
         group: the answers to one paper.
         spares: papers of the same class to ask about instead if the rewards are all equal
-            (``sampling.DynamicSampling``).
+            (``dynamic_sampling.DynamicSampling``).
         excess: how much too often each label was said recently, for the batch term; empty: no batch term.
         tracker: counts the labels that the answers of this group say.
         batch: the number of the batch, for the tracker.
@@ -134,23 +134,34 @@ class RunDataset(RLDataset):
         return spares
 
 
+@dataclass(frozen=True, kw_only=True)
+class BegunRun:
+    """A run that has begun, for what its batches read back and watch.
+
+    Attributes:
+        folder: of the run; the answers of earlier steps are read back from its rollouts.
+        first_step: the step at which the run begins or continues.
+        action: what to do about a collapsed model, as in TrainingWatch.
+    """
+
+    folder: str
+    first_step: int = 0
+    action: CollapseAction = "off"
+
+
 @chz.chz
 class RunDatasetBuilder(LabelDatasetBuilder):
     """As LabelDatasetBuilder, with what a preset and a run add.
 
     Attributes:
-        n_spares: as in RunDataset. Needs ``DynamicSampling`` in the loop (``sampling.py``).
+        n_spares: as in RunDataset. Needs ``DynamicSampling`` in the loop (``dynamic_sampling.py``).
         adversarial: how answers are challenged; ``reward`` is then not used. None: no challenge.
-        run: the folder of the run; the answers of earlier steps are read back from its rollouts.
-        first_step: the step at which the run begins or continues.
-        collapse: what to do about a collapsed model, as in TrainingWatch. Needs ``run``.
+        begun: where the run is and goes on. None: nothing is read back, and nobody watches for a collapse.
     """
 
     n_spares: int = 0
     adversarial: AdversarialRules | None = None
-    run: str | None = None
-    first_step: int = 0
-    collapse: CollapseAction = "off"
+    begun: BegunRun | None = None
 
     def group_maker(self) -> GroupMaker:
         """Return what makes a group, of challenged episodes if the preset is adversarial."""
@@ -167,17 +178,12 @@ class RunDatasetBuilder(LabelDatasetBuilder):
             SciSciRLError: the release has too few papers for one batch, the tokenizer cannot be loaded, or an option
                 has no effect.
         """
-        if self.collapse != "off" and self.run is None:
-            raise SciSciRLError(
-                f"collapse is {self.collapse!r}, and it reads the answers of a run. "
-                "Set run to the folder that the loop writes to (its log_path), or collapse='off'."
-            )
         train, test = self.build()
-        watch = tracker = None
-        if self.run is not None:
-            watch = TrainingWatch(self.run, self.task.target, batch_size=self.order.batch_size, action=self.collapse)
+        watch, tracker, run = None, None, self.begun
+        if run is not None:
+            watch = TrainingWatch(run.folder, self.task.target, batch_size=self.order.batch_size, action=run.action)
         if train.rules.table.share_penalty:
             tracker = ShareTracker(train.rules.class_counts, target=train.rules.target)
-            if self.run is not None:
-                tracker.recall(self.first_step, partial(read_answers, Path(self.run)))
+            if run is not None:
+                tracker.recall(run.first_step, partial(read_answers, Path(run.folder)))
         return RunDataset(train, self.n_spares, tracker, watch), test

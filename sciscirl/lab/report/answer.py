@@ -37,7 +37,7 @@ from sciscirl.lab.report.layout import (
     show_p,
     show_pairs,
 )
-from sciscirl.lab.report.runs import Repeated, Run, find_papers, find_repeated, hash_release, judge_baselines
+from sciscirl.lab.report.runs import RecordedRun, Repeated, find_papers, find_repeated, hash_release, judge_baselines
 from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions
 from sciscirl.metrics.predictions import find_target
 from sciscirl.runs.lineage import render_start
@@ -79,7 +79,7 @@ class Start(NamedTuple):
 
     name: str
     tables: Seeds
-    run: Run
+    run: RecordedRun
 
 
 class Verdict(NamedTuple):
@@ -91,11 +91,11 @@ class Verdict(NamedTuple):
     line: str
 
 
-def group_runs(runs: Sequence[Run], release: Path | None) -> list[Group]:
+def group_runs(runs: Sequence[RecordedRun], release: Path | None) -> list[Group]:
     """Put runs together that were judged by the same papers once, with the baselines on these papers."""
     groups: dict[str, Group] = {}
     for way in find_repeated(runs):
-        by_papers: dict[str, dict[int, Run]] = {}
+        by_papers: dict[str, dict[int, RecordedRun]] = {}
         for seed, run in way.runs.items():
             if papers := find_papers(run):
                 by_papers.setdefault(papers, {})[seed] = run
@@ -125,11 +125,11 @@ def _tables(way: Repeated) -> Seeds:
     }
 
 
-def _first(way: Repeated) -> Run:
+def _first(way: Repeated) -> RecordedRun:
     return next(iter(way.runs.values()))
 
 
-def _is_trained(run: Run) -> bool:
+def _is_trained(run: RecordedRun) -> bool:
     if run.kind == "evaluation":
         return bool(run.weights["step"]) if "step" in run.weights else run.settings.get("checkpoint") is not None
     return run.last is not None and run.last.step > 0
@@ -155,7 +155,7 @@ def find_start(way: Repeated, group: Group) -> Start | None:
     return min(untrained, key=lambda one: one[0])[1] if untrained else None
 
 
-def _at_step_0(run: Run) -> pl.DataFrame | None:
+def _at_step_0(run: RecordedRun) -> pl.DataFrame | None:
     first = run.evaluations[0] if run.evaluations else None
     return first.predictions if first is not None and first.step == 0 and run.kind != "evaluation" else None
 
@@ -281,7 +281,7 @@ def _say_form(compared: Comparison, before: Against, by_form: float) -> str:
     )
 
 
-def _is_drawn_once(run: Run, tables: Seeds) -> bool:
+def _is_drawn_once(run: RecordedRun, tables: Seeds) -> bool:
     """Whether each paper has one answer that was sampled, so that another draw may say otherwise."""
     asked = list_asked(run.settings)
     is_settled = asked.get("answers") == "logprobs" or asked.get("temperature") == 0

@@ -18,7 +18,7 @@ from sciscidata.storage import atomic_file, check_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.report.answer import group_runs, view_answer
 from sciscirl.lab.report.layout import Section
-from sciscirl.lab.report.runs import Run, read_runs
+from sciscirl.lab.report.runs import RecordedRun, read_runs
 from sciscirl.lab.report.views import view_answers, view_classes, view_cost, view_curves, view_examples, view_runs
 from sciscirl.task.papers import OwnTarget
 
@@ -81,7 +81,7 @@ def write_report(config: ReportConfig) -> Path:
     return config.out
 
 
-def make_sections(runs: Sequence[Run], config: ReportConfig) -> list[Section]:
+def make_sections(runs: Sequence[RecordedRun], config: ReportConfig) -> list[Section]:
     """Make every view of the runs that has something to show."""
     sections = [
         view_answer(group_runs(runs, config.release)),

@@ -27,14 +27,13 @@ from sciscirl.lab.analysis.compare import count_answers
 from sciscirl.lab.evaluation.results import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
+from sciscirl.lab.training.step_watch import list_alarms
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import check_predictions, find_target, read_predictions
-from sciscirl.runs.checkpoints import ADAPTER
-from sciscirl.runs.judged import LOOKS_FILE, count_test_looks, list_evaluations, read_judgement
+from sciscirl.runs.checkpoints import ADAPTER, LOOKS_FILE, count_test_looks, list_evaluations, read_judgement
 from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE, parse_row, read_lines, read_rows
 from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.runs.record import RUN_FILE, find_eval_split, is_supervised, name_facts, name_run, read_facts
-from sciscirl.runs.step_watch import list_alarms
 from sciscirl.task.papers import TARGETS, Target, TargetName, list_labels, read_own_target, short_name
 from sciscirl.task.predictions import prediction_schema
 from sciscirl.task.release import PartName, read_split
@@ -56,7 +55,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class RecordedRun:
     """A training run or an evaluation, as its folder records it; of an unreadable one only ``problems`` are known."""
 
     name: str  # of the folder, with as many parents as tell it from the other runs
@@ -134,7 +133,7 @@ class Repeated:
     """Runs that differ in nothing but the seed; often only one."""
 
     name: str
-    runs: Mapping[int, Run]  # by seed
+    runs: Mapping[int, RecordedRun]  # by seed
 
 
 def expand_folders(folders: Iterable[Path]) -> list[Path]:
@@ -159,16 +158,16 @@ def _is_of_baseline(path: Path) -> bool:
         return False
 
 
-def read_runs(folders: Sequence[Path]) -> list[Run]:
+def read_runs(folders: Sequence[Path]) -> list[RecordedRun]:
     """Read folders of runs, sweeps and evaluations, and their final ones; an error only if none can be read."""
     folders = expand_folders(folders)
     named = {folder.resolve() for folder in folders}
     if len(named) < len(folders):
         raise RunFolderError("a run is given twice. Give each once.")
-    runs: list[Run] = []
+    runs: list[RecordedRun] = []
     errors: list[SciSciDataError] = []
 
-    def read(folder: Path, name: str) -> Run:
+    def read(folder: Path, name: str) -> RecordedRun:
         try:
             return read_run(folder, name)
         except (RunFolderError, ChangedFileError) as error:
@@ -177,7 +176,7 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
             errors.append(error)
             _log.warning("%s is left out: %s", name, error)
             problem = str(error).replace(f"{folder}/", "").replace(str(folder), "it")
-            return Run(name=name, kind="unreadable", facts={"settings": {}, "release": {}}, problems=(problem,))
+            return RecordedRun(name=name, kind="unreadable", facts={"settings": {}, "release": {}}, problems=(problem,))
 
     with progress_bar("read runs", total=len(folders), unit="runs") as advance:
         for folder, name in zip(folders, name_folders(folders), strict=True):
@@ -193,12 +192,12 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     return runs
 
 
-def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
+def find_repeated(runs: Iterable[RecordedRun]) -> list[Repeated]:
     """Put runs together that differ in nothing but the seed, and their final evaluations; baselines are left out.
 
     Of weights that runs started from, only counts how they were trained.
     """
-    groups: dict[str, dict[int, Run]] = {}
+    groups: dict[str, dict[int, RecordedRun]] = {}
     of_training: tuple[str, int, str] = ("", 0, "")  # name, seed and group of the run before
     for run in runs:
         if run.kind in {"baseline", "unreadable"}:
@@ -219,12 +218,12 @@ def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
     return [Repeated(name=_name_repeated([*seeds.values()]), runs=seeds) for seeds in groups.values()]
 
 
-def _part_of(run: Run, name: str) -> str:
+def _part_of(run: RecordedRun, name: str) -> str:
     """Return ``final`` or ``last`` if this is that evaluation of the run with a name, else ""."""
     return next((part for part in FINALS if run.name.startswith(f"{name}, {part}, step ")), "")
 
 
-def _name_repeated(runs: Sequence[Run]) -> str:
+def _name_repeated(runs: Sequence[RecordedRun]) -> str:
     parents = {PurePosixPath(run.name).parent.as_posix() for run in runs}
     if len(runs) == 1 or len(parents) > 1 or parents == {"."}:
         return ", ".join(run.name for run in runs)
@@ -232,7 +231,7 @@ def _name_repeated(runs: Sequence[Run]) -> str:
     return ", ".join(dict.fromkeys([parents.pop(), *parts]))
 
 
-def judge_baselines(release: Path, run: Run) -> dict[str, pl.DataFrame]:
+def judge_baselines(release: Path, run: RecordedRun) -> dict[str, pl.DataFrame]:
     """Let the baselines judge the papers of a run; none, with a warning, if they cannot learn from the release."""
     from sciscirl.lab.analysis.baselines import run_baselines
 
@@ -254,7 +253,7 @@ def hash_release(release: Path) -> str:
         raise ReleaseError(f"{release / MANIFEST} cannot be read: {error.strerror}.") from error
 
 
-def find_papers(run: Run) -> str | None:
+def find_papers(run: RecordedRun) -> str | None:
     """Return what evaluations need in common to be compared; None without predictions, or with more to some papers."""
     table = run.last.predictions if run.last else None
     if table is None or "openalex_id" not in table.columns:
@@ -282,7 +281,7 @@ def name_folders(folders: Sequence[Path]) -> list[str]:
     return names
 
 
-def read_run(folder: Path, name: str) -> Run:
+def read_run(folder: Path, name: str) -> RecordedRun:
     """Read one folder; see ``read_runs``."""
     facts = _read_facts(folder)
     settings = facts["settings"]
@@ -295,7 +294,7 @@ def read_run(folder: Path, name: str) -> Run:
     if not is_training:
         kind = "baseline" if "baseline" in settings else "evaluation"
     checkpoints = _try(lambda: read_rows(folder / CHECKPOINTS_FILE), CHECKPOINTS_FILE, [], [])
-    return Run(
+    return RecordedRun(
         name=name,
         kind=kind,
         facts=facts,

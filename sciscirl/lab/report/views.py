@@ -14,7 +14,8 @@ from sciscidata.terminal.messages import counted
 from sciscirl.lab.analysis.calibrate import NOISE, find_noise
 from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric
-from sciscirl.lab.report.runs import Run, find_repeated, hash_release
+from sciscirl.lab.report.runs import RecordedRun, find_repeated, hash_release
+from sciscirl.lab.training.step_watch import AT_FLOOR, GRADIENT, KL
 from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.metrics import FEWEST, find_right
 from sciscirl.metrics.predictions import split_by_label
@@ -22,7 +23,6 @@ from sciscirl.options import NO_EFFECT
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE, Usage
 from sciscirl.runs.record import is_local, is_taught
-from sciscirl.runs.step_watch import AT_FLOOR, GRADIENT, KL
 from sciscirl.task.papers import Paper, PaperView
 from sciscirl.task.predictions import INVALID
 from sciscirl.task.release import SplitName, read_split
@@ -35,7 +35,7 @@ _TRAIN: Final = "env/all/"
 _LONGEST: Final = 2000  # characters of an abstract or an answer that are shown
 
 
-def view_runs(runs: Sequence[Run]) -> Section:
+def view_runs(runs: Sequence[RecordedRun]) -> Section:
     """Show the state of every run, and the settings that differ."""
     rows = [
         [
@@ -65,7 +65,7 @@ def view_runs(runs: Sequence[Run]) -> Section:
     return Section("runs", "Runs", text, tables)
 
 
-def _say_step(run: Run) -> str:
+def _say_step(run: RecordedRun) -> str:
     """Say after which training step the weights were judged, and what chose them."""
     if run.kind in {"rl", "sft"}:
         return f"{run.last.step:,}" if run.last else ABSENT
@@ -75,7 +75,7 @@ def _say_step(run: Run) -> str:
     return f"{step}{begun}{chosen}"
 
 
-def say_signs(run: Run) -> str:
+def say_signs(run: RecordedRun) -> str:
     """Say which signs of class collapse the last evaluation has, or why it shows none."""
     if run.last is None or run.kind == "baseline":
         return ABSENT
@@ -84,7 +84,7 @@ def say_signs(run: Run) -> str:
     return "; ".join([*find_signs(run.last.metrics), *([f"no verdict: {doubt}"] if doubt else [])]) or "no sign"
 
 
-def _describe(run: Run) -> dict[str, str]:
+def _describe(run: RecordedRun) -> dict[str, str]:
     settings = dict(run.settings)
     if "model" in settings:
         model = PurePath(str(settings["model"]))
@@ -109,7 +109,7 @@ def _describe(run: Run) -> dict[str, str]:
     }
 
 
-def view_cost(runs: Sequence[Run]) -> Section | None:
+def view_cost(runs: Sequence[RecordedRun]) -> Section | None:
     """Show what every way of training took, all its seeds together: tokens, dollars and time, where logged."""
     rows: list[list[str]] = []
     for way in find_repeated(run for run in runs if run.kind in {"rl", "sft"}):
@@ -150,7 +150,7 @@ def show_time(seconds: float) -> str:
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def view_classes(runs: Sequence[Run]) -> Section | None:
+def view_classes(runs: Sequence[RecordedRun]) -> Section | None:
     """Show what is answered for each class: recalls, shares, counts."""
     tables: list[Table] = []
     for label, classes in dict.fromkeys(pair for run in runs for pair in run.labels.items()):
@@ -201,7 +201,7 @@ _LOGGED: Final = {
 }
 
 
-def view_curves(runs: Sequence[Run]) -> Section | None:
+def view_curves(runs: Sequence[RecordedRun]) -> Section | None:
     """Plot held-out metrics, rewards and losses over training steps; None without a run that logged any twice."""
     pictures: list[Picture] = []
 
@@ -228,12 +228,12 @@ def view_curves(runs: Sequence[Run]) -> Section | None:
     return Section("curves", "While it trained", text, (), pictures)
 
 
-def _judged(run: Run, name: str) -> Series:
+def _judged(run: RecordedRun, name: str) -> Series:
     every = [one for one in run.evaluations if one.metrics["n"] >= FEWEST and name in one.metrics]
     return Series(steps=[one.step for one in every], values=[one.metrics[name] for one in every])
 
 
-def _logged(run: Run, name: str) -> Series:
+def _logged(run: RecordedRun, name: str) -> Series:
     rows = [row for row in run.rows if name in row]
     return Series(steps=[row.get("step", 0.0) for row in rows], values=[row[name] for row in rows])
 
@@ -258,7 +258,7 @@ _MEASURED: Final = {
 }  # fmt: skip
 
 
-def view_answers(runs: Sequence[Run]) -> Section | None:
+def view_answers(runs: Sequence[RecordedRun]) -> Section | None:
     """Show form, confidence and challenges of the last answers."""
     judged = {run.name: run.last.metrics for run in runs if run.last and run.kind != "baseline"}
     names = [name for name in _MEASURED if any(name in metrics for metrics in judged.values())]
@@ -282,7 +282,7 @@ def view_answers(runs: Sequence[Run]) -> Section | None:
     return Section("answers", "Form and confidence", text, [table])
 
 
-def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> Section | None:
+def view_examples(runs: Sequence[RecordedRun], *, n_each: int, release: Path | None) -> Section | None:
     """Show ``n_each`` right, wrong and invalid answers of each run, over the labels, with papers of this release."""
     examples: dict[str, Sequence[Example]] = {}
     texts: dict[SplitName, Mapping[str, Paper]] = {}

@@ -14,12 +14,12 @@ from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.supervised.common import datum_from_model_input_weights
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
-from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
-from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
+from sciscirl.envs.dataset import Epochs, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.compose import name_fields
-from sciscirl.options import LossOn, Run, SftOptions
+from sciscirl.lab.label_scoring import find_label_tokens, place_answer
+from sciscirl.lab.training.rl import name_fields
+from sciscirl.options import LossOn, Run, SftOptions, list_recorded
 from sciscirl.presets import describe
 from sciscirl.task.contracts import most_probable, render_answer
 from sciscirl.task.papers import Paper, list_labels
@@ -99,42 +99,17 @@ def count_answers(rules: TaskRules) -> int:
     return len(DISRUPTION_LABELS) if rules.weight == "chances" and rules.contract != "probabilities" else 1
 
 
-def build_example(
-    paper: Paper,
-    rules: TaskRules,
-    renderer: Renderer,
-    *,
-    confidence: float = 1.0,
-    loss_on: LossOn = "answer",
-    number: int = 0,
-) -> Example:
-    """Put the ``number``-th gold answer after the prompt that evaluations and reinforcement learning show."""
-    answer, weight = list_answers(paper, rules, confidence)[number]
-    prompt, tokens = place_answer(build_messages(paper, rules, renderer), answer, renderer)
-    labels = find_label_tokens(tokens, list_labels(rules.target), renderer.tokenizer)
-    if loss_on == "label" and not labels:
-        raise SciSciRLError(
-            "loss_on=label trains on one label, and under probabilities an answer has all. Set contract=two_keys."
-        )
-    n_prompt = len(prompt)
-    return Example(
-        openalex_id=paper.openalex_id,
-        tokens=(*prompt, *tokens),
-        n_prompt=n_prompt,
-        labels=tuple(n_prompt + place for place in labels),
-        loss_on=loss_on,
-        weight=weight,
-    )
-
-
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class GoldExamples(Sequence[Example]):
-    """The examples of papers in training order, built when used; ``n_each`` for a paper, which may come again."""
+    """The examples of papers in training order, built when used; ``n_each`` for a paper, which may come again.
 
-    papers: Sequence[Paper]
+    In each, a gold answer follows the prompt that evaluations and reinforcement learning show.
+    """
+
+    papers: Epochs
     rules: TaskRules
     renderer: Renderer
-    confidence: float
+    confidence: float = 1.0
     loss_on: LossOn = "answer"
 
     def __post_init__(self) -> None:
@@ -151,8 +126,23 @@ class GoldExamples(Sequence[Example]):
         if isinstance(index, slice):
             return [self[place] for place in range(*index.indices(len(self)))]
         place, number = divmod(range(len(self))[index], self.n_each)
-        options: dict[str, Any] = {"confidence": self.confidence, "loss_on": self.loss_on, "number": number}
-        return build_example(self.papers[place], self.rules, self.renderer, **options)
+        paper, rules, renderer = self.papers[place], self.rules, self.renderer
+        answer, weight = list_answers(paper, rules, self.confidence)[number]
+        prompt, tokens = place_answer(build_messages(paper, rules, renderer), answer, renderer)
+        labels = find_label_tokens(tokens, list_labels(rules.target), renderer.tokenizer)
+        if self.loss_on == "label" and not labels:
+            raise SciSciRLError(
+                "loss_on=label trains on one label, and under probabilities an answer has all. Set contract=two_keys."
+            )
+        n_prompt = len(prompt)
+        return Example(
+            openalex_id=paper.openalex_id,
+            tokens=(*prompt, *tokens),
+            n_prompt=n_prompt,
+            labels=tuple(n_prompt + place for place in labels),
+            loss_on=self.loss_on,
+            weight=weight,
+        )
 
 
 def to_datum(example: Example) -> tinker.Datum:
@@ -186,9 +176,7 @@ def make_examples(builder: LabelDatasetBuilder, options: SftOptions) -> GoldExam
     check_fit(papers, rules, renderer)
     n_steps = min(len(papers) // builder.order.batch_size, options.max_steps or len(papers))
     shown = papers.first(n_steps * builder.order.batch_size)
-    examples = GoldExamples(
-        papers=shown, rules=rules, renderer=renderer, confidence=options.confidence, loss_on=options.loss_on
-    )
+    examples = GoldExamples(shown, rules, renderer, options.confidence, options.loss_on)
     _ = examples[0]  # a renderer that does not do is said before anything is loaded
     return examples
 
@@ -196,7 +184,7 @@ def make_examples(builder: LabelDatasetBuilder, options: SftOptions) -> GoldExam
 def list_settings(run: Run[SftOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
     options = run.options
-    chosen = {name: getattr(options, name) for name in ("confidence", "loss_on", "n_epochs", "max_steps")}
+    chosen = list_recorded(options) | {"n_epochs": options.n_epochs, "max_steps": options.max_steps}
     chosen["answers"] = "logprobs" if options.loss_on == "label" else "sampled"
     chosen |= {"renderer": builder.renderer_name, "backend": options.backend} | builder.describe_papers()
     return describe(run.preset) | chosen

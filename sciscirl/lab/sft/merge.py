@@ -20,12 +20,11 @@ from sciscirl.envs.model_folder import find_base_model
 from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.envs.tokenizer import load_errors, load_tokenizer
 from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.lab.hardware_options import MergeOptions
 from sciscirl.lab.models.adapter_archive import download_archive
 from sciscirl.lab.models.adapter_files import find_adapter
 from sciscirl.lab.models.local_model import load_local_model
-from sciscirl.options import Precision
-from sciscirl.runs.checkpoints import ADAPTER, find_step, list_weights, read_checkpoints
-from sciscirl.runs.judged import read_judgement
+from sciscirl.runs.checkpoints import ADAPTER, find_step, list_weights, read_checkpoints, read_judgement
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.logs import METRICS_FILE, read_rows
 from sciscirl.runs.record import RUN_FILE, find_eval_split, is_local, is_supervised, name_run, read_facts
@@ -43,15 +42,7 @@ _SHOWN: Final = (
 )  # fmt: skip
 
 
-def merge_adapter(
-    adapter: Path,
-    out: Path,
-    *,
-    dtype: Precision = "bfloat16",
-    device: str = "cpu",
-    step: int | None = None,
-    base_url: str | None = None,
-) -> Path:
+def merge_adapter(adapter: Path, out: Path, options: MergeOptions) -> Path:
     """Merge an adapter, or that of a run, also on a Tinker server, into the weights that it was trained on.
 
     A quantised base is dequantised to sixteen bits first: merged into four bits, the adapter would be rounded away.
@@ -61,13 +52,13 @@ def merge_adapter(
     """
     if out.exists():
         raise SciSciRLError(f"{out} exists already. Remove it, or merge into another folder.")
-    run = adapter if (adapter / RUN_FILE).is_file() else None
+    run, step, base_url = adapter if (adapter / RUN_FILE).is_file() else None, options.step, options.base_url
     if run is not None and not (run / ADAPTER).exists() and not is_local(read_facts(run)["settings"]):
-        if device != "cpu":
+        if options.device != "cpu":
             raise SciSciRLError(
-                f"device is {device!r}, but an adapter from a server is merged on the CPU. Leave it out."
+                f"device is {options.device!r}, but an adapter from a server is merged on the CPU. Leave it out."
             )
-        return _merge_from_server(run, out, dtype=dtype, step=step, base_url=base_url)
+        return _merge_from_server(run, out, options)
     if base_url is not None or (step is not None and run is None):
         name = "base_url" if base_url is not None else "step"
         raise SciSciRLError(f"{name} has no effect: the adapter of {adapter} lies on this machine. Leave it out.")
@@ -82,36 +73,40 @@ def merge_adapter(
         raise SciSciRLError(
             f"{adapter} is a whole model, with nothing to merge. Give the folder of an adapter, or of a run."
         )
-    merged = load_local_model(adapter, dtype=dtype, device=device).merge_and_unload(safe_merge=True)
+    merged = load_local_model(adapter, dtype=options.dtype, device=options.device).merge_and_unload(safe_merge=True)
     with atomic_folder(out) as folder:
         merged.save_pretrained(folder)
         load_tokenizer(base).save_pretrained(folder)
         if run is not None:
-            card = render_card(run, step=step, weights=adapter.relative_to(run).as_posix(), dtype=dtype)
+            card = render_card(run, step=step, weights=adapter.relative_to(run).as_posix(), dtype=options.dtype)
             (folder / _CARD).write_text(card, "utf-8")
     logger.info("merged %s into %s", adapter, out)
     return out
 
 
-def _merge_from_server(run: Path, out: Path, *, dtype: Precision, step: int | None, base_url: str | None) -> Path:
+def _merge_from_server(run: Path, out: Path, options: MergeOptions) -> Path:
     records = {find_step(run, record): record for record in read_checkpoints(run)}
     if not records:
         raise RunFolderError(f"{run} has no checkpoint to merge. Wait for one, or resume the run.")
+    step = [*records][-1] if options.step is None else options.step
     if step is not None and step not in records:
         raise _no_step(run, step, records)
-    chosen = [*records][-1] if step is None else step
     from tinker_cookbook.weights import build_hf_model
 
     base = str(read_facts(run)["settings"].get("model"))
     with tempfile.TemporaryDirectory(prefix="sciscirl-") as place, atomic_folder(out) as folder:
-        weights = download_adapter(records[chosen], Path(place), base_url)
+        weights = download_adapter(records[step], Path(place), options.base_url)
         folder.rmdir()  # the cookbook makes it
         with load_errors("model", base):
             _check_tensors(Path(place) / ADAPTER_FILES[1], Path(base))
             build_hf_model(
-                base_model=base, adapter_path=place, output_path=str(folder), dtype=dtype, merge_strategy="full"
+                base_model=base,
+                adapter_path=place,
+                output_path=str(folder),
+                dtype=options.dtype,
+                merge_strategy="full",
             )
-        (folder / _CARD).write_text(render_card(run, step=chosen, weights=weights, dtype=dtype), "utf-8")
+        (folder / _CARD).write_text(render_card(run, step=step, weights=weights, dtype=options.dtype), "utf-8")
     logger.info("merged %s into %s", weights, out)
     return out
 

@@ -28,8 +28,7 @@ from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
-from sciscirl.lab.compose import make_evaluator
+from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.hardware_options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.lab.models.local_completer import LocalCompleter, pad_left
@@ -44,10 +43,11 @@ from sciscirl.lab.sft.examples import (
     make_examples,
     make_papers_builder,
 )
+from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.rl import make_evaluator
 from sciscirl.options import Run
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.checkpoints import ADAPTER, find_checkpoint, find_weights
-from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import disk_errors, locked_folder
 from sciscirl.runs.logs import open_store, write_json
 from sciscirl.runs.record import Course, begin_run

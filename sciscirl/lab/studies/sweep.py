@@ -33,20 +33,20 @@ from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import align_columns, counted, printable
 from sciscirl.errors import CollapseError, FullServerError, SciSciRLError
 from sciscirl.lab.analysis.compare import Comparison, compare_predictions, list_asked
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.dry_run import describe_server_sft, describe_server_training
 from sciscirl.lab.report.comparison import render_comparison
-from sciscirl.lab.report.runs import Run, judge_baselines, read_run
+from sciscirl.lab.report.runs import RecordedRun, judge_baselines, read_run
 from sciscirl.lab.sft.tinker_backend import train_on_tinker
 from sciscirl.lab.studies.sweep_options import SweepOptions, Way
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.options import TinkerSftOptions, TrainOptions, list_given, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
+from sciscirl.runs.checkpoints import is_over
 from sciscirl.runs.folder import expand_home, locked_folder, refuse_release
-from sciscirl.runs.judged import is_over
 from sciscirl.runs.record import describe_run
 from sciscirl.runs.server_checks import check_server
-from sciscirl.task.release import choose_eval_split, read_split, size_held_out
+from sciscirl.task.release import PaperChoice, read_split, settle_choice, size_held_out
 from sciscirl.task.rules import check_max_tokens
 
 _log = logging.getLogger(__name__)
@@ -301,7 +301,8 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
 
 def _settle(options: SweepOptions) -> tuple[SweepOptions, list[PlannedRun]]:
     plan_sweep(options)  # what is wrong with the options is said before the release is read
-    options = replace(options, eval_split=options.eval_split or choose_eval_split(options.release))
+    judged = settle_choice(PaperChoice(eval_split=options.eval_split), options.release)
+    options = replace(options, eval_split=judged.eval_split)
     return options, plan_sweep(options)
 
 
@@ -388,7 +389,7 @@ def _end_with_parent(filters: Sequence[Any]) -> None:
 
 def _train_apart(run: PlannedRun) -> _End:
     """Train a run in its own process, and show only its warnings."""
-    logging.getLogger("sciscirl.runs.console").addFilter(lambda _: False)
+    logging.getLogger("sciscirl.lab.training.console").addFilter(lambda _: False)
     return asyncio.run(_train(replace(run, options=replace(run.options))))  # made anew, options load their plugin
 
 
@@ -414,7 +415,7 @@ async def _train(run: PlannedRun) -> _End:
 def _write_results(
     out: Path,
     options: SweepOptions,
-    read: Sequence[tuple[PlannedRun, Run]],
+    read: Sequence[tuple[PlannedRun, RecordedRun]],
     problems: Mapping[str, str],
     *,
     n_runs: int,
@@ -434,7 +435,7 @@ def _write_results(
     return SweepResult(comparison, table, read[0][1].split, problems, n_runs, n_runs - len(read))
 
 
-def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataFrame]:
+def find_untrained(read: Sequence[tuple[PlannedRun, RecordedRun]]) -> dict[str, pl.DataFrame]:
     """Return what the base model answered before training, once for each way in which it was asked."""
     tables: dict[str, tuple[str, pl.DataFrame]] = {}
     for planned, run in read:
@@ -447,7 +448,7 @@ def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataF
 
 
 def make_table(
-    comparison: Comparison, kinds: Mapping[str, str], read: Sequence[tuple[PlannedRun, Run]]
+    comparison: Comparison, kinds: Mapping[str, str], read: Sequence[tuple[PlannedRun, RecordedRun]]
 ) -> pl.DataFrame:
     """Make one row for each way to train, the untrained model and each baseline: means over seeds, with intervals.
 

@@ -15,7 +15,7 @@ from sciscirl.envs.env import LabelEnv, LabelGroupBuilder
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.objectives.batch_term import ShareTracker
 from sciscirl.lab.objectives.dataset import RunGroupBuilder
-from sciscirl.lab.objectives.sampling import DynamicSampling
+from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.metrics.predictions import collect_predictions
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES

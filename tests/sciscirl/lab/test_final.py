@@ -13,7 +13,6 @@ from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.commands import compare, report
-from sciscirl.lab.compose import make_config, make_run_builder
 from sciscirl.lab.evaluation import evaluate
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
@@ -23,13 +22,14 @@ from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.runs import read_runs
 from sciscirl.lab.report.views import view_runs
 from sciscirl.lab.sft.examples import list_settings, make_papers_builder
+from sciscirl.lab.training.rl import make_config, make_run_builder
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import ModelCodeOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.runs.judged import count_test_looks
+from sciscirl.runs.checkpoints import count_test_looks
 from sciscirl.runs.logs import write_json
 from sciscirl.runs.record import describe_run
-from sciscirl.task.release import read_part, read_split
+from sciscirl.task.release import Part, read_split
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 from tests.sciscirl.toy import RENDERER, Scripted, make_slice, say
 
@@ -160,7 +160,7 @@ def test_every_evaluation_of_a_run_on_test_counts_and_others_do_not(dev_slice, r
     assert (read_settings(tmp_path / "own")["split"], read_settings(tmp_path / "own")["n_papers"]) == ("held_out", 3)
     evaluate_baselines(EvaluationConfig(**look, out=tmp_path / "baselines"))
     judged = read_predictions(tmp_path / "baselines" / "majority" / "predictions.parquet")["openalex_id"]
-    kept = read_part(dev_slice, "held_out", target="disruption", n_held_out=4)
+    kept = Part(dev_slice, "held_out", n_held_out=4).read("disruption")
     assert judged.to_list() == [paper.openalex_id for paper in kept]
     assert count_test_looks(run) == 0
     for number in (1, 2):

@@ -14,7 +14,6 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
 
-from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.compare import CompareConfig
@@ -23,8 +22,10 @@ from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.label_scoring import (
     Ending,
     LabelScoring,
+    find_label_tokens,
     make_content_free,
     make_endings,
+    place_answer,
     predict_labels,
     score_on_server,
 )
@@ -278,7 +279,7 @@ def test_what_cannot_be_scored_is_said(toy_slice, model_folder, tmp_path, option
 
 
 def test_only_a_model_in_this_process_can_be_scored_by_a_completer(papers, toy_renderer):
-    from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
+    from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
     from tests.sciscirl.toy import Scripted
 
     evaluator = LabelEvaluator(papers, TWO_KEYS, toy_renderer, AnswerSampling(9), scoring=LabelScoring())
@@ -287,7 +288,7 @@ def test_only_a_model_in_this_process_can_be_scored_by_a_completer(papers, toy_r
 
 
 def test_a_server_is_scored_by_the_evaluator(model, papers, toy_renderer):
-    from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
+    from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 
     evaluator = LabelEvaluator(papers[:2], TWO_KEYS, toy_renderer, AnswerSampling(9), scoring=LabelScoring())
     metrics = asyncio.run(evaluator(Server(model)))

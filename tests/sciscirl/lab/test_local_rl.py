@@ -21,13 +21,12 @@ from tinker_cookbook.rl.data_processing import assemble_training_data, compute_a
 from sciscidata.storage import hash_file
 from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab import grpo
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
-from sciscirl.lab.compose import make_run_builder
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.subject import find_subject
+from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.grpo import (
     NOT_HERE,
     Player,
@@ -37,12 +36,13 @@ from sciscirl.lab.grpo import (
     refuse_options,
     train_locally,
 )
-from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
+from sciscirl.lab.hardware_options import LocalTrainOptions, MergeOptions, PeftSftOptions
 from sciscirl.lab.models.local_model import load_local_model
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Recorder, make_model, train_with_peft
+from sciscirl.lab.training.rl import make_run_builder
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import resolve_preset, resolve_run
 from sciscirl.presets import find_preset
@@ -214,7 +214,7 @@ def test_evaluation_selection_merge_and_report_take_the_run(run, toy_slice, tmp_
     base = find_subject(EvaluationConfig(release=toy_slice, run=run, step=0))
     assert base.local_model == Path(base.preset.model)
     assert {one.step for one in select_checkpoint(run).candidates} == {0, 2, N_STEPS}
-    merged = merge_adapter(run, tmp_path / "merged", dtype="float32")
+    merged = merge_adapter(run, tmp_path / "merged", MergeOptions(dtype="float32"))
     assert "reinforcement" in (merged / "README.md").read_text("utf-8")
     shown = read_run(run, "local")
     assert shown.kind == "rl"

@@ -13,7 +13,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sciscirl.task.contracts import CONTRACTS, MAX_DEPTH, SUM_TOLERANCE, contract_keys, parse_answer, render_answer
+from sciscirl.task.contracts import (
+    CONTRACTS,
+    MAX_DEPTH,
+    SUM_TOLERANCE,
+    Reasons,
+    contract_keys,
+    parse_answer,
+    render_answer,
+)
 from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.sciscirl.papers import hostile_texts
 
@@ -302,7 +310,7 @@ def golds(draw) -> dict[str, str]:
 def test_what_is_rendered_is_valid_and_reads_back(gold, kind, confidence, words, signals):
     contract, target = kind
     text = render_answer(
-        gold, *kind, confidence=confidence, justification=f"a {words}", signals=[f"b {signal}" for signal in signals]
+        gold, *kind, confidence=confidence, reasons=Reasons(f"a {words}", [f"b {signal}" for signal in signals])
     )
     answer = parse_answer(text, *kind)
     assert tuple(json.loads(text)) == contract_keys(*kind)

@@ -12,7 +12,7 @@ from sciscidata.label_thresholds import NOVELTY_LABELS
 from sciscirl import make_builder
 from sciscirl.errors import ReleaseError
 from sciscirl.task.papers import Gold, Paper, PaperView
-from sciscirl.task.release import choose_eval_split, hold_out, read_part, read_split, take_head
+from sciscirl.task.release import PaperChoice, Part, hold_out, read_split, settle_choice, take_head
 from tests.sciscirl.toy import LABELS, RENDERER, make_slice
 
 PINNED = ["W2", "W7", "W9", "W13", "W18", "W22"]
@@ -85,12 +85,12 @@ def test_a_published_preset_is_judged_by_dev_and_by_test_only_for_disruption_wit
 
 
 def test_without_a_development_split_training_papers_are_held_out(toy_slice):
-    assert choose_eval_split(toy_slice) == "held_out"
-    kept = read_part(toy_slice, "held_out", target="disruption", n_held_out=5)
-    trained = read_part(toy_slice, "train", target="disruption", n_held_out=5)
+    assert settle_choice(PaperChoice(), toy_slice).eval_split == "held_out"
+    kept = Part(toy_slice, "held_out", n_held_out=5).read("disruption")
+    trained = Part(toy_slice, "train", n_held_out=5).read("disruption")
     assert (len(kept), len(trained)) == (5, 19)
-    assert read_part(toy_slice, "test", target="disruption", n_held_out=5) == read_split(toy_slice, "test")
+    assert Part(toy_slice, "test", n_held_out=5).read("disruption") == read_split(toy_slice, "test")
     with pytest.raises(ReleaseError, match="no run says which papers it kept out"):
-        read_part(toy_slice, "held_out", target="disruption")
+        Part(toy_slice, "held_out").read("disruption")
     with pytest.raises(ReleaseError, match="is not a release"):
-        choose_eval_split(toy_slice / "nowhere")
+        settle_choice(PaperChoice(), toy_slice / "nowhere")

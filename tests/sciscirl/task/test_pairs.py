@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from sciscirl.envs.env import LabelEnv, build_messages
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_predictions
+from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.metrics.predictions import find_target
 from sciscirl.options import TrainOptions, resolve_preset
@@ -25,7 +25,7 @@ from sciscirl.task.contracts import CONTRACTS
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs, pair_papers
 from sciscirl.task.papers import PAIRS, PairView
 from sciscirl.task.prompts import STYLES, PromptTemplate, cap_view, render_record
-from sciscirl.task.release import choose_target, read_part, read_split
+from sciscirl.task.release import Part, choose_target, read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.papers import write_slice
 from tests.sciscirl.toy import Scripted, make_builder, make_slice
@@ -80,7 +80,7 @@ def pair_slice(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pairs(pair_slice):
-    return read_part(pair_slice, "test", target=PAIRS)
+    return Part(pair_slice, "test").read(PAIRS)
 
 
 def find_rank(title: str) -> int:
@@ -98,18 +98,18 @@ def test_the_letter_is_that_of_the_more_disruptive_paper_of_the_split(pair_slice
         assert (pair.gold.disruption_label, pair.gold.novelty_label) == (None, None)
     counts = Counter(pair.gold.own_label for pair in pairs)
     assert abs(counts["A"] - counts["B"]) <= 1
-    held = read_part(pair_slice, "held_out", target=PAIRS, n_held_out=60)
-    trained = read_part(pair_slice, "train", target=PAIRS, n_held_out=60)
+    held = Part(pair_slice, "held_out", n_held_out=60).read(PAIRS)
+    trained = Part(pair_slice, "train", n_held_out=60).read(PAIRS)
     seen = [name for pair in (*held, *trained) for name in pair.openalex_id.split("+")]
     assert held
     assert len(set(seen)) == len(seen)
-    assert len(read_part(pair_slice, "test", target=PAIRS, n_papers=4)) == 4
+    assert len(Part(pair_slice, "test", n_papers=4).read(PAIRS)) == 4
 
 
 def test_a_release_without_pairs_is_an_error_and_what_is_unknown_is_in_no_pair(tmp_path):
     rows = [{"publication_year": 1900 + 10 * number} for number in range(6)]
     with pytest.raises(ReleaseError, match=r"no two papers of train in .* make a pair"):
-        read_part(write_slice(tmp_path / "far", rows), "train", target=PAIRS)
+        Part(write_slice(tmp_path / "far", rows), "train").read(PAIRS)
     rows = [{"primary_field": None}, {"publication_year": None}, {"cited_by_count": None}, {}, {}, {}]
     papers = read_split(write_slice(tmp_path / "near", rows), "train")
     assert sum(len(pair.openalex_id.split("+")) for pair in pair_papers(papers)) == 2
@@ -190,7 +190,7 @@ def test_baselines_judge_pairs_by_differences_and_a_report_shows_them(pair_slice
     assert "Training on pairs" in (tmp_path / "report.html").read_text("utf-8")
     # Turned round, a pair gets the other answer: there is no intercept and no order.
     turned = [type(pair)(pair.openalex_id, PairView(pair.view.B, pair.view.A), pair.gold) for pair in pairs]
-    train = read_part(pair_slice, "train", target=PAIRS)
+    train = Part(pair_slice, "train").read(PAIRS)
     said, other = (run_baseline("tfidf_logistic", train, asked, rules=RULES) for asked in (pairs, turned))
     assert [{"A": "B", "B": "A"}[label] for label in said["label"]] == other["label"].to_list()
 

@@ -26,7 +26,7 @@ from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
 from sciscirl.task.papers import TARGETS, Gold, PaperView
 from sciscirl.task.predictions import make_prediction
 from sciscirl.task.prompts import STYLES, render_prompt
-from sciscirl.task.release import read_part, read_split
+from sciscirl.task.release import Part, read_split
 from sciscirl.task.rewards import REWARDS, score_answer
 from tests.conftest import REPOSITORY
 from tests.sciscirl.papers import write_slice
@@ -41,9 +41,9 @@ PURE = (
         "task.prompts",
         "task.contracts",
         "task.rewards",
-        "task.adversarial_rules",
+        "task.experiment",
     ),
-    *("task.rules", "metrics.metrics", "metrics.flips", "metrics.predictions", "lab.adversarial.metrics"),
+    *("task.rules", "metrics.metrics", "metrics.predictions", "lab.adversarial.rewards"),
     "lab.objectives.batch_term",
 )
 # Nine digits that neither a year nor a count of these tests has.
@@ -123,7 +123,7 @@ def test_a_development_split_is_read_where_there_is_one(tmp_path):
 
 def test_more_papers_than_there_are_is_one_warning(toy_slice, caplog):
     every = read_split(toy_slice, "test")
-    assert [read_part(toy_slice, "test", target="disruption", n_papers=987_654) for _ in range(2)] == [every, every]
+    assert [Part(toy_slice, "test", n_papers=987_654).read("disruption") for _ in range(2)] == [every, every]
     assert [record.message for record in caplog.records] == [
         f"987,654 papers of test are asked for, and it has {len(every)}: all are taken."
     ]

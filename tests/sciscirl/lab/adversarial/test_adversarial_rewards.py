@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from sciscirl.errors import RewardError
 from sciscirl.lab.adversarial.rewards import N_STEPS, Episode, Reasoning, judge_by_rubric, score_episode
-from sciscirl.metrics.flips import flip_metrics, measure_flips
-from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.task.adversarial_rules import AdversarialRules
-from sciscirl.task.contracts import parse_answer, render_answer
+from sciscirl.metrics.metrics import flip_metrics, measure_flips, measure_predictions
+from sciscirl.task.contracts import Reasons, parse_answer, render_answer
+from sciscirl.task.experiment import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES, PaperView
 from tests.sciscirl.papers import hostile_texts, views
 
@@ -35,7 +34,7 @@ golds = st.sampled_from(GOLDS)
 
 
 def write(labels, reason=REASON, signals=SIGNALS, target="joint"):
-    return render_answer(labels, "four_keys", target, justification=reason, signals=signals)
+    return render_answer(labels, "four_keys", target, reasons=Reasons(reason, signals))
 
 
 def play(first, final, *, challenge=CHALLENGE, view=VIEW, target="joint"):

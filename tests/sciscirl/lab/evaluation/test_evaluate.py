@@ -13,7 +13,6 @@ from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscidata.errors import SciSciDataError
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluator import AnswerSampling, LabelEvaluator, TopPCompleter
 from sciscirl.lab.analysis.baselines import (
     BASELINES,
     evaluate_baselines,
@@ -28,6 +27,7 @@ from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
 from sciscirl.lab.evaluation.results import render_metrics, save_evaluation
 from sciscirl.lab.evaluation.subject import find_subject
+from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator, TopPCompleter
 from sciscirl.lab.report.comparison import compare_files, render_comparison
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions, write_predictions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sciscirl.lab.adversarial.metrics import adversarial_schema
+from sciscirl.lab.adversarial.rewards import adversarial_schema
 from sciscirl.metrics.predictions import find_target, read_predictions
 from sciscirl.presets import find_preset
 from sciscirl.task.predictions import prediction_schema

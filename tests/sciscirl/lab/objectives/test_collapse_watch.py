@@ -16,22 +16,22 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.errors import CollapseError
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.objectives import collapse_watch as training_watch
 from sciscirl.lab.objectives.collapse_watch import TrainingWatch
-from sciscirl.lab.objectives.dataset import RunDatasetBuilder
+from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
+from sciscirl.lab.training import rl as training
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig
 from sciscirl.options import TrainOptions
-from sciscirl.rl import train as training
-from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import render_answer
+from sciscirl.task.experiment import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES
 from tests.sciscirl.tinker_stub import serve_models
 from tests.sciscirl.toy import Scripted, make_builder, say
 
 KINDS = [("two_keys", "disruption"), ("probabilities", "disruption"), ("two_keys", "novelty"), ("two_keys", "joint")]
 WINDOW, BATCH, GROUP = 3, 4, 2
-SMALL = CollapseConfig(n_papers=WINDOW * BATCH - 1, n_valid_min=1)  # as many whole batches as it takes
+SMALL = CollapseConfig(n_watched=WINDOW * BATCH - 1, n_valid_min=1)  # as many whole batches as it takes
 
 
 async def roll_out(groups, store: TrainingRunStore, step: int, texts, tokenizer) -> None:
@@ -56,7 +56,7 @@ def write(kind: tuple[str, str], stuck: tuple[str, ...]) -> list[str]:
 def build(toy_slice, toy_model, kind, run: Path, action: str = "stop", builder=RunDatasetBuilder, **more):
     contract, target = kind
     more |= {"target": target, "contract": contract, "reward": "strong", "batch_size": BATCH, "group_size": GROUP}
-    more |= {"run": str(run), "collapse": action}
+    more["begun"] = BegunRun(folder=str(run), action=action)
     return make_builder(toy_slice, toy_model, builder, n_epochs=4, has_test=False, **more)
 
 
@@ -64,9 +64,9 @@ def train(builder, stuck_in: range, stuck: tuple[str, ...], n_steps: int = 13) -
     """Take steps until the dataset ends the run, and return how many there were."""
     dataset, _ = asyncio.run(builder())
     dataset.watch = TrainingWatch(
-        builder.run, builder.task.target, batch_size=BATCH, action=builder.collapse, config=SMALL
+        builder.begun.folder, builder.task.target, batch_size=BATCH, action=builder.begun.action, config=SMALL
     )
-    kind, store = (builder.task.contract, builder.task.target), TrainingRunStore(storage_from_uri(builder.run))
+    kind, store = (builder.task.contract, builder.task.target), TrainingRunStore(storage_from_uri(builder.begun.folder))
     for step in range(n_steps):
         texts = write(kind, stuck if step in stuck_in else ())
         asyncio.run(roll_out(dataset.get_batch(step), store, step, texts, dataset.batches.renderer.tokenizer))
@@ -132,7 +132,7 @@ def test_the_builder_has_its_batches_watched_with_and_without_opponents(toy_slic
     dataset.watch = told.append
     dataset.get_batch(2)
     assert told == [2]
-    unwatched = chz.replace(build(toy_slice, toy_model, KINDS[0], tmp_path), run=None, collapse="off")
+    unwatched = chz.replace(build(toy_slice, toy_model, KINDS[0], tmp_path), begun=None)
     alone, _ = asyncio.run(unwatched())
     assert alone.watch is None
 
@@ -140,8 +140,8 @@ def test_the_builder_has_its_batches_watched_with_and_without_opponents(toy_slic
 def run_stuck(options, tokenizer, monkeypatch, judge) -> list[dict]:
     """Train a model of one label until that ends the run, with evaluations by another; return what was logged."""
     monkeypatch.setattr(training_watch, "CollapseConfig", lambda: SMALL)
-    monkeypatch.setattr("sciscirl.rl.train.CollapseAlarm", partial(CollapseAlarm, SMALL))
-    monkeypatch.setattr("sciscirl.evaluation.evaluator.TopPCompleter", judge)
+    monkeypatch.setattr("sciscirl.lab.training.rl.CollapseAlarm", partial(CollapseAlarm, SMALL))
+    monkeypatch.setattr("sciscirl.lab.evaluator.TopPCompleter", judge)
 
     async def loop(config):
         store = TrainingRunStore(storage_from_uri(config.log_path))

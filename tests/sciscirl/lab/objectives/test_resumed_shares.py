@@ -13,9 +13,9 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.objectives.batch_term import ShareTracker
-from sciscirl.lab.objectives.dataset import RunDatasetBuilder
+from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.options import TrainOptions
 from sciscirl.runs.record import begin_run
 from sciscirl.task.contracts import render_answer
@@ -63,7 +63,7 @@ def test_a_resumed_run_reads_answers_of_earlier_steps_back_and_no_others(
     for batch in range(N_STEPS):
         step(dataset, store, batch, kind)
     for first in (0, 1, 3, N_STEPS):
-        resumed, _ = asyncio.run(chz.replace(builder, run=str(tmp_path), first_step=first)())
+        resumed, _ = asyncio.run(chz.replace(builder, begun=BegunRun(folder=str(tmp_path), first_step=first))())
         assert resumed.tracker.count_answers(first) == dataset.tracker.count_answers(first)
         assert resumed.tracker.find_excess(first) == dataset.tracker.find_excess(first)
         # A step that is to be taken again has said nothing yet.
@@ -72,7 +72,7 @@ def test_a_resumed_run_reads_answers_of_earlier_steps_back_and_no_others(
 
 
 def test_a_folder_without_rollouts_is_nothing_to_remember(toy_slice, toy_model, tmp_path):
-    builder = builder_of(toy_slice, toy_model, KINDS[0], run=str(tmp_path), first_step=3)
+    builder = builder_of(toy_slice, toy_model, KINDS[0], begun=BegunRun(folder=str(tmp_path), first_step=3))
     dataset, _ = asyncio.run(builder())
     assert dataset.tracker.count_answers(3) == 0
 
@@ -85,14 +85,14 @@ def test_a_run_that_is_resumed_hands_its_folder_and_step_to_the_batches(toy_slic
     seen = []
 
     async def main(config):
-        seen.append((config.dataset_builder.run, config.dataset_builder.first_step))
+        seen.append((config.dataset_builder.begun.folder, config.dataset_builder.begun.first_step))
 
     def begin(folder: Path, *words, **more) -> int:
         begin_run(folder, *words, **more)
         return 7
 
-    monkeypatch.setattr("sciscirl.rl.train.check_server", lambda *_: None)
-    monkeypatch.setattr("sciscirl.rl.train.begin_run", begin)
-    monkeypatch.setattr("sciscirl.rl.train.train.main", main)
+    monkeypatch.setattr("sciscirl.lab.training.rl.check_server", lambda *_: None)
+    monkeypatch.setattr("sciscirl.lab.training.rl.begin_run", begin)
+    monkeypatch.setattr("sciscirl.lab.training.rl.train.main", main)
     asyncio.run(train_preset(options))
     assert seen == [(str(tmp_path / "run"), 7)]

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from sciscirl.lab.report.answer import Group, judge_training
-from sciscirl.lab.report.runs import Evaluation, Repeated, Run
+from sciscirl.lab.report.runs import Evaluation, RecordedRun, Repeated
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.task.papers import VOCABULARIES
 
@@ -45,7 +45,7 @@ def judge(pairs, **settings):
             for step, table in zip((0, 4), tables, strict=True)
         ]
         facts = {"settings": {"learning_rate": 1e-4, "eval_temperature": 0.0} | settings, "release": {}}
-        runs[seed] = Run(name="run", kind="rl", facts=facts, evaluations=tuple(evaluations))
+        runs[seed] = RecordedRun(name="run", kind="rl", facts=facts, evaluations=tuple(evaluations))
     return judge_training(Repeated(name="run", runs=runs), Group())
 
 

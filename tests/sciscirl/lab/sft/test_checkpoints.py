@@ -22,7 +22,7 @@ from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.subject import find_subject
-from sciscirl.lab.hardware_options import PeftSftOptions
+from sciscirl.lab.hardware_options import MergeOptions, PeftSftOptions
 from sciscirl.lab.models.local_model import load_local_model, refuse_pickles
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.merge import merge_adapter
@@ -162,10 +162,10 @@ def say_null(path):  # as PEFT does of a model that it was given without a name
 def test_a_damaged_adapter_is_one_line_that_names_the_file(copied, tmp_path, name, damage):
     damage(copied / "adapter" / name)
     with pytest.raises(ChangedFileError, match=rf"{name} differs from what was written"):
-        merge_adapter(copied, tmp_path / "merged")
+        merge_adapter(copied, tmp_path / "merged", MergeOptions())
     (copied / "adapter" / SUMS).unlink()
     with pytest.raises(SciSciRLError, match=r"adapter is of another run"):
-        merge_adapter(copied, tmp_path / "merged")
+        merge_adapter(copied, tmp_path / "merged", MergeOptions())
     with pytest.raises(SciSciRLError, match=rf"{name} is damaged.* resume=True"):
         load_local_model(copied / "adapter")
     assert not (tmp_path / "merged").exists()
@@ -175,7 +175,7 @@ def test_a_damaged_adapter_is_one_line_that_names_the_file(copied, tmp_path, nam
 def test_a_run_that_lost_a_file_of_its_adapter_is_told_so(copied, toy_slice, tmp_path, name):
     (copied / "adapter" / name).unlink()
     with pytest.raises(SciSciRLError, match=rf"has lost {name}\. .* resume=True"):
-        merge_adapter(copied, tmp_path / "merged")
+        merge_adapter(copied, tmp_path / "merged", MergeOptions())
     with pytest.raises(SciSciRLError, match=rf"has lost {name}\. .* resume=True"):
         find_subject(EvaluationConfig(release=toy_slice, out=tmp_path / "judged", run=copied))
 
@@ -234,7 +234,7 @@ def test_an_adapter_that_does_not_say_what_it_was_trained_on_is_warned_of(copied
 
 def test_a_device_that_nobody_knows_is_one_line(copied, tmp_path):
     with pytest.raises(SciSciRLError, match="device is 'gpu', needs one that PyTorch knows"):
-        merge_adapter(copied, tmp_path / "merged", device="gpu")
+        merge_adapter(copied, tmp_path / "merged", MergeOptions(device="gpu"))
 
 
 def test_a_pickle_of_a_stranger_in_a_checkpoint_is_neither_run_nor_a_traceback(tmp_path):

@@ -17,6 +17,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from sciscidata.remote import answers
 from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.lab.hardware_options import MergeOptions
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.presets import describe, find_preset
 from sciscirl.runs.server_checks import is_tinker
@@ -115,7 +116,7 @@ def test_the_merged_model_is_base_plus_adapter_and_the_key_goes_to_the_server_al
         archives(pack(files)) as store,
         archives(pack(files), f"{store.url}/signed" if is_elsewhere else None) as server,
     ):
-        assert merge_adapter(run, out, dtype="float32", step=2, base_url=server.url) == out
+        assert merge_adapter(run, out, MergeOptions(dtype="float32", step=2, base_url=server.url)) == out
         assert [key for _, key in server.asked] == [KEY]
         assert [key for _, key in store.asked] == ([None] if is_elsewhere else [])
     (tmp_path / "adapter").mkdir()
@@ -135,7 +136,7 @@ def test_the_merged_model_is_base_plus_adapter_and_the_key_goes_to_the_server_al
 
 def test_the_card_names_release_run_step_parent_and_metrics_and_no_folder_of_this_machine(run, tmp_path):
     with archives(pack(make_adapter())) as server:
-        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+        merge_adapter(run, tmp_path / "merged", MergeOptions(step=2, base_url=server.url))
     card = (tmp_path / "merged" / "README.md").read_text("utf-8")
     header = yaml.safe_load(card.split("---")[1])
     assert header == {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["sciscirl", "rl"]}
@@ -164,12 +165,13 @@ def test_what_cannot_be_merged_says_why_and_leaves_nothing(run, tmp_path):
     out = tmp_path / "merged"
     with archives(pack(make_adapter())) as server:
         for message, options in (
+            (r"step is -1, needs a whole number from 0", {"step": -1}),
             (r"kept no weights at step 3\. Choose one of 2, 4\.", {"step": 3}),
             (r"gives out no archive of .*/final \(it answered 404\)", {}),
             (r"device is 'cuda', but an adapter from a server", {"device": "cuda"}),
         ):
             with pytest.raises(SciSciRLError, match=message):
-                merge_adapter(run, out, base_url=server.url, **options)
+                merge_adapter(run, out, MergeOptions(base_url=server.url, **options))
     for content, message in (
         (b"no archive", r"archive of .* is damaged"),
         (pack({"../escaped": b"x"}), r"holds '\.\./escaped', which is"),
@@ -178,21 +180,21 @@ def test_what_cannot_be_merged_says_why_and_leaves_nothing(run, tmp_path):
         (pack({"adapter_config.json": b"{}"}), r"has no adapter_model\.safetensors"),
     ):
         with archives(content) as server, pytest.raises(SciSciRLError, match=message):
-            merge_adapter(run, out, step=2, base_url=server.url)
+            merge_adapter(run, out, MergeOptions(step=2, base_url=server.url))
     (run / "checkpoints.jsonl").unlink()
     with pytest.raises(RunFolderError, match=r"has no checkpoint to merge\. Wait for one, or resume the run\."):
-        merge_adapter(run, out)
+        merge_adapter(run, out, MergeOptions())
     assert not out.exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith((".merged", "escaped"))]
     with pytest.raises(SciSciRLError, match=r"^base_url has no effect: the adapter of .* lies on this machine"):
-        merge_adapter(tmp_path, out, base_url="http://localhost:1")
+        merge_adapter(tmp_path, out, MergeOptions(base_url="http://localhost:1"))
 
 
 def test_merging_runs_no_code_of_the_base_model(run, base, tmp_path):
     stranger = Stranger(base, tmp_path)
     change(run / "run.json", settings={"model": stranger.write("tokenizer", "weights"), "renderer": RENDERER})
     with archives(pack(make_adapter())) as server, pytest.raises(SciSciRLError, match=REMEDY):
-        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+        merge_adapter(run, tmp_path / "merged", MergeOptions(step=2, base_url=server.url))
     assert not stranger.mark.exists()
 
 
@@ -221,7 +223,7 @@ def flip(content: bytes, place: int) -> bytes:
 @pytest.mark.parametrize("damage", DAMAGED)
 def test_a_damaged_archive_or_a_strange_tensor_is_refused(run, tmp_path, damage):
     with archives(DAMAGED[damage]()) as server, pytest.raises(SciSciRLError, match=r"is damaged|could not be loaded"):
-        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+        merge_adapter(run, tmp_path / "merged", MergeOptions(step=2, base_url=server.url))
     assert not (tmp_path / "merged").exists()
 
 
@@ -266,7 +268,7 @@ def test_an_archive_that_is_more_than_an_adapter_needs_is_refused_before_it_fill
     content = make()
     assert len(content) < 400_000
     with archives(content) as server, pytest.raises(SciSciRLError, match=says):
-        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+        merge_adapter(run, tmp_path / "merged", MergeOptions(step=2, base_url=server.url))
     assert not [path for path in tmp_path.iterdir() if "merged" in path.name]
 
 
@@ -282,7 +284,7 @@ def test_an_archive_that_drips_ends_in_a_clear_error(run, tmp_path, monkeypatch)
 
     monkeypatch.setattr(answers, "_SPAN_S", 0.5)
     with Server(Drip) as server, pytest.raises(SciSciRLError, match=r"gives out no archive .* less than 1 KB a second"):
-        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+        merge_adapter(run, tmp_path / "merged", MergeOptions(step=2, base_url=server.url))
 
 
 def test_from_tinker_the_state_is_exported_because_its_sdk_has_no_archives(run, tmp_path, monkeypatch):
@@ -297,6 +299,6 @@ def test_from_tinker_the_state_is_exported_because_its_sdk_has_no_archives(run, 
     monkeypatch.setattr("tinker_cookbook.weights.download", export)
     monkeypatch.delenv("TINKER_BASE_URL", raising=False)
     assert is_tinker(None)
-    merge_adapter(run, tmp_path / "merged")
+    merge_adapter(run, tmp_path / "merged", MergeOptions())
     assert asked == {"path": "tinker://x:train:0/weights/final"}
     assert "The run did not evaluate this step." in (tmp_path / "merged" / "README.md").read_text("utf-8")

@@ -23,13 +23,13 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab.dry_run import describe_peft_training
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
-from sciscirl.lab.hardware_options import PeftSftOptions
+from sciscirl.lab.hardware_options import MergeOptions, PeftSftOptions
 from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.lab.models.local_model import load_base_model, load_local_model
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_cost
 from sciscirl.lab.sft import peft_backend
-from sciscirl.lab.sft.examples import build_example, make_papers_builder
+from sciscirl.lab.sft.examples import GoldExamples, make_papers_builder
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Recorder, collate, make_arguments, make_model, train_with_peft
 from sciscirl.options import resolve_run
@@ -53,7 +53,7 @@ def contrary_model(toy_slice, tmp_path_factory) -> str:
     for paper in papers:
         wrong = LABELS[(LABELS.index(paper.gold.disruption_label) + 1) % 3]
         examples.append(
-            build_example(replace(paper, gold=replace(paper.gold, disruption_label=wrong)), rules, renderer)
+            GoldExamples([replace(paper, gold=replace(paper.gold, disruption_label=wrong))], rules, renderer)[0]
         )
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0)
@@ -151,7 +151,7 @@ def test_the_tokens_that_were_trained_on_are_counted_and_cost_no_dollars(run, to
 
 def test_the_merged_model_says_what_the_adapter_says(run, toy_slice, contrary_model, tmp_path):
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, run))
-    merge_adapter(run, tmp_path / "merged", dtype="float32")
+    merge_adapter(run, tmp_path / "merged", MergeOptions(dtype="float32"))
     adapter, merged = load_local_model(run / "adapter"), load_local_model(tmp_path / "merged")
     assert any("magnitude" in name for name, _ in adapter.named_parameters())
     assert not any("lora" in name for name, _ in merged.named_parameters())
@@ -161,13 +161,13 @@ def test_the_merged_model_says_what_the_adapter_says(run, toy_slice, contrary_mo
     after = judge(toy_slice, tmp_path / "judged", local_model=tmp_path / "merged", renderer=RENDERER, preset="exp4")
     assert after["n"] == N_PAPERS
     with pytest.raises(SciSciRLError, match="exists already"):
-        merge_adapter(run, tmp_path / "merged")
+        merge_adapter(run, tmp_path / "merged", MergeOptions())
     with pytest.raises(SciSciRLError, match="nothing to merge"):
-        merge_adapter(tmp_path / "merged", tmp_path / "again")
+        merge_adapter(tmp_path / "merged", tmp_path / "again", MergeOptions())
 
 
 def test_sixteen_bits_are_what_is_merged_into_by_default(run, tmp_path):
-    weights = load_file(merge_adapter(run, tmp_path / "merged") / "model.safetensors")
+    weights = load_file(merge_adapter(run, tmp_path / "merged", MergeOptions()) / "model.safetensors")
     assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
     assert "quantization_config" not in json.loads((tmp_path / "merged" / "config.json").read_text("utf-8"))
 
@@ -187,7 +187,7 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, toy_slice, 
             train_with_peft(resolve_run(options))
     assert not (tmp_path / "run" / "adapter").exists()
     with pytest.raises(SciSciRLError, match=r"has no adapter: .* Resume it if it is one"):
-        merge_adapter(tmp_path / "run", tmp_path / "merged")
+        merge_adapter(tmp_path / "run", tmp_path / "merged", MergeOptions())
     with pytest.raises(SciSciRLError, match="resume=True"):
         train_with_peft(resolve_run(options))
     # What a kill left of a checkpoint is not one.
@@ -343,7 +343,7 @@ def test_four_bits_are_trained_on_and_merged_back_into_sixteen(toy_slice, contra
     assert any(type(weight).__name__ == "Params4bit" for weight in trained.parameters())
     nll = [row["train_mean_nll"] for row in read_rows(tmp_path / "run") if "train_mean_nll" in row]
     assert nll[-1] < nll[0] / 2  # although it was evaluated, which on a CPU repacks such weights, before every step
-    merged = load_local_model(merge_adapter(tmp_path / "run", tmp_path / "merged", dtype="float32"))
+    merged = load_local_model(merge_adapter(tmp_path / "run", tmp_path / "merged", MergeOptions(dtype="float32")))
     ours, theirs = logits(merged, options), logits(trained, options)
     torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=1e-3)
     # Into the weights from before the rounding it would not fit.

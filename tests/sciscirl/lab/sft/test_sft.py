@@ -14,10 +14,9 @@ from tinker_cookbook.utils import ml_log
 from sciscirl.envs.env import LabelEnv, read_action
 from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.compose import make_evaluator, make_run_builder
 from sciscirl.lab.dry_run import MARKS, describe_server_sft, render_sft_plan, show_example
 from sciscirl.lab.hardware_options import PeftSftOptions
-from sciscirl.lab.sft.examples import build_example, gold_answer, list_settings, make_papers_builder, to_datum
+from sciscirl.lab.sft.examples import GoldExamples, gold_answer, list_settings, make_papers_builder, to_datum
 from sciscirl.lab.sft.peft_backend import collate, collate_labels
 from sciscirl.lab.sft.tinker_backend import (
     GoldDatasetBuilder,
@@ -26,6 +25,7 @@ from sciscirl.lab.sft.tinker_backend import (
     measured_labels,
     train_on_tinker,
 )
+from sciscirl.lab.training.rl import make_evaluator, make_run_builder
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS
 from sciscirl.runs import prices
@@ -61,7 +61,7 @@ def test_the_gold_answer_stands_behind_the_prompt_that_is_sampled_from(
 ):
     rules, renderer = TaskRules(style=style, contract=contract), make_renderer(toy_model, renderer_name)
     for paper in read_split(toy_slice, "train")[:3]:
-        example = build_example(paper, rules, renderer)
+        example = GoldExamples([paper], rules, renderer)[0]
         observation, _ = asyncio.run(LabelEnv(paper, rules, renderer).initial_observation())
         assert list(example.tokens[: example.n_prompt]) == observation.to_ints()
         text, is_ended = read_action(list(example.tokens[example.n_prompt :]), renderer)
@@ -83,7 +83,7 @@ def test_every_preset_has_a_gold_answer_that_its_contract_takes(name):
 
 def test_only_the_answer_and_its_end_are_trained_on(paper, toy_renderer):
     rules = TaskRules(contract="two_keys")
-    example = build_example(paper, rules, toy_renderer, confidence=0.5)
+    example = GoldExamples([paper], rules, toy_renderer, confidence=0.5)[0]
     datum = to_datum(example)
     weights, targets = (datum.loss_fn_inputs[name].tolist() for name in ("weights", "target_tokens"))
     trained = [token for token, weight in zip(targets, weights, strict=True) if weight > 0]
@@ -99,7 +99,7 @@ def test_only_the_answer_and_its_end_are_trained_on(paper, toy_renderer):
 def test_the_loss_on_the_label_alone_is_on_its_tokens_and_closing_quote(toy_slice, toy_renderer, target, said):
     paper = read_split(toy_slice, "train", target=target)[0]
     rules = TaskRules(contract="two_keys", target=target, reward="strong")
-    example = build_example(paper, rules, toy_renderer, loss_on="label")
+    example = GoldExamples([paper], rules, toy_renderer, loss_on="label")[0]
     datum = to_datum(example)
     weights, targets = (datum.loss_fn_inputs[name].tolist() for name in ("weights", "target_tokens"))
     trained = [token for token, weight in zip(targets, weights, strict=True) if weight > 0]
@@ -108,7 +108,7 @@ def test_the_loss_on_the_label_alone_is_on_its_tokens_and_closing_quote(toy_slic
     assert {*weights} == {0, 1}  # so that the loss is -log p(label)
     shown = show_example(example, toy_renderer.tokenizer)
     assert all(f'{MARKS[0]}{label}"{MARKS[1]}' in shown for label in labels)
-    whole = build_example(paper, rules, toy_renderer)
+    whole = GoldExamples([paper], rules, toy_renderer)[0]
     assert whole.labels == example.labels == example.learned
     assert len(whole.learned) == len(whole.tokens) - whole.n_prompt
     batch, every = collate_labels([example, whole]), collate([whole])
@@ -135,7 +135,7 @@ def test_the_loop_of_the_cookbook_logs_the_loss_on_the_label(toy_slice, toy_rend
     """Its two functions that are stood in for are called as its loop calls them."""
     rules = TaskRules(contract="two_keys", target="joint", reward="strong")
     examples = [
-        build_example(paper, rules, toy_renderer, loss_on=loss_on)
+        GoldExamples([paper], rules, toy_renderer, loss_on=loss_on)[0]
         for paper in read_split(toy_slice, "train", target="joint")[:3]
     ]
     data = [to_datum(example) for example in examples]
@@ -169,7 +169,7 @@ def test_the_loop_of_the_cookbook_logs_the_loss_on_the_label(toy_slice, toy_rend
 def test_a_chat_format_that_puts_thinking_in_front_of_the_answer_is_refused(paper, toy_model):
     thinking = make_renderer(toy_model, "qwen3")
     with pytest.raises(SciSciRLError, match=r"Qwen3Renderer does not write exactly the answer.*renderer="):
-        build_example(paper, TaskRules(), thinking)
+        GoldExamples([paper], TaskRules(), thinking)[0]
 
 
 @pytest.mark.parametrize("confidence", [0.0, 0.3, 1 / 3])
@@ -263,7 +263,7 @@ def test_a_dry_run_shows_which_tokens_are_trained_on_and_asks_no_server(options,
     assert resolved["dataset_builder"]["options"]["preset"] == "exp4"
     assert text.count(f'<|im_start|>assistant\n{MARKS[0]}{{"disruption_label": "') == 3
     assert text.count(f'"confidence": 1.0}}<|im_end|>{MARKS[1]}') == 3
-    assert "steps: 3 of 8 papers" in text
+    assert "steps: 3 of 8 papers; each of 24 training papers is shown 1.0 times" in text
     assert "no list price known, without evaluations" in text
     assert "right answers to these papers earn 1.05, the best constant answer (disruptive) -0.02, boosted" in text
     assert not Path(options["log_path"]).exists()

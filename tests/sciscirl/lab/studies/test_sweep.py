@@ -17,16 +17,16 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 import sciscirl.lab.sft.tinker_backend as sft_train
-import sciscirl.rl.train as rl_train
+import sciscirl.lab.training.rl as rl_train
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.report.report import ReportConfig, make_sections
 from sciscirl.lab.report.runs import find_repeated, read_runs
 from sciscirl.lab.studies import sweep
 from sciscirl.lab.studies.sweep import plan_sweep, read_vary, run_sweep
 from sciscirl.lab.studies.sweep_options import SweepOptions
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.runs.logs import open_store
@@ -181,7 +181,7 @@ def cookbook(monkeypatch, toy_renderer, options):
         monkeypatch.setattr(module.train, "main", loop)
     monkeypatch.setattr(sweep, "check_server", lambda *_, **__: None)
     monkeypatch.setattr(rl_train, "open_service", service)
-    monkeypatch.setattr("sciscirl.evaluation.evaluator.TopPCompleter", judge)
+    monkeypatch.setattr("sciscirl.lab.evaluator.TopPCompleter", judge)
     shared = {"model": options["model"], "renderer": options["renderer"], "preset": "exp4", "max_steps": 2,
               "batch_size": 3, "group_size": 2, "base_url": "http://127.0.0.1:9"}  # fmt: skip
     return SimpleNamespace(calls=calls, fails=fails, options=shared, name_of=name_of)

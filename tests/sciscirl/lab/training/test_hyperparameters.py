@@ -18,17 +18,24 @@ from sciscirl import make_builder
 from sciscirl.cli.commands import PROGRAM
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.compose import make_config, make_evaluator
 from sciscirl.lab.dry_run import describe_server_training
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.hardware_options import PeftSftOptions
-from sciscirl.lab.objectives.sampling import DynamicSampling
+from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.lab.sft.examples import make_papers_builder
 from sciscirl.lab.sft.tinker_backend import make_config as make_sft_config
-from sciscirl.options import NO_EFFECT, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
+from sciscirl.lab.training.rl import list_settings, make_config, make_evaluator
+from sciscirl.options import (
+    NO_EFFECT,
+    Recorded,
+    TinkerSftOptions,
+    TrainOptions,
+    partial_of_preset,
+    resolve_preset,
+    resolve_run,
+)
 from sciscirl.presets import CHANGES, make_preset
-from sciscirl.rl.train import list_settings
 from sciscirl.runs.record import begin_run
 from sciscirl.task.experiment import LOSSES
 from tests.conftest import REPOSITORY
@@ -294,3 +301,21 @@ def test_a_resumed_run_must_have_the_same_prompt_and_reward(options, tmp_path, t
         with pytest.raises(SciSciRLError, match=f"was begun with {name}=") as caught:
             begin(changed, resume=True)
         assert len(str(caught.value)) < 900
+
+
+def test_an_option_that_a_marked_class_declares_is_in_the_record_of_a_run(options, toy_slice):
+    @partial_of_preset()
+    class PatientOptions(TrainOptions, Recorded):
+        """Options.
+
+        Attributes:
+            patience: of the loop.
+        """
+
+        patience: int = 3
+
+    run = resolve_run(PatientOptions(**options))
+    settings = list_settings(run, make_config(run).dataset_builder)
+    assert settings["patience"] == 3
+    assert {"max_steps_off_policy", "num_minibatches"} <= settings.keys()
+    assert not {"collapse", "compute_post_kl", "rolling_save_every", "max_steps"} & settings.keys()

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from sciscidata.terminal.messages import printable
-from sciscirl.runs.judged import read_judgement
+from sciscirl.lab.training.step_watch import StepWatch
+from sciscirl.runs.checkpoints import read_judgement
 from sciscirl.runs.logs import METRICS_FILE, parse_row, read_rows, seal_logs
 from sciscirl.runs.prices import Usage, count_tokens, whole
-from sciscirl.runs.step_watch import StepWatch
 from sciscirl.runs.trackers import open_trackers
 
 #: A line comes at least this often, so that a log shows that the run lives.
@@ -42,7 +42,7 @@ _JUDGED: Final = {
     "format_strict_ok": ("valid", "{:.0%}"),
 }
 _log = logging.getLogger(__name__)
-_watch_log = logging.getLogger("sciscirl.runs.step_watch")  # not shown by the handler of the lines, too
+_watch_log = logging.getLogger("sciscirl.lab.training.step_watch")  # not shown by the handler of the lines, too
 
 
 def render_step(row: Mapping[str, Any], dollars: float | None = None) -> str | None:

@@ -14,11 +14,12 @@ from tinker_cookbook.utils import ml_log
 
 from sciscirl.cli.commands import show_run
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.training import console
+from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.step_watch import list_alarms
 from sciscirl.options import TinkerSftOptions, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.runs import console, trackers
-from sciscirl.runs.console import follow_run
-from sciscirl.runs.step_watch import list_alarms
+from sciscirl.runs import trackers
 from tests.sciscirl.made_runs import make_predictions, make_run
 
 MODEL = "Qwen/Qwen3-8B"

@@ -22,9 +22,9 @@ from sciscirl import LabelDatasetBuilder, make_builder
 from sciscirl.cli.main import main
 from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.lab.compose import make_config, make_evaluator, train_preset
 from sciscirl.lab.dry_run import describe_server_training, find_best_forecast
-from sciscirl.lab.objectives.sampling import DynamicSampling
+from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
+from sciscirl.lab.training.rl import make_config, make_evaluator, train_preset
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS
 from sciscirl.runs.chat_format import choose_renderer
@@ -131,6 +131,7 @@ def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options
     assert "judged by: 9 papers of test, as eval_split=test says\ntoo few to tell: take a larger release\n" in text
     assert "2 of 16 papers x 2 answers; 3 evaluations of 9 answers" in text
     assert "each of 24 training papers is shown 1.3 times" in text
+    assert resolved["dataset_builder"]["choice"]["n_epochs"] == 2
     assert "steps: 100,000,000 of 16" in describe_server_training(resolve_run(TrainOptions(**options, max_steps=10**8)))
     assert "no list price known" in text
     assert not Path(options["log_path"]).exists()

@@ -20,17 +20,16 @@ from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
-from sciscirl.lab.compose import make_config, train_preset
 from sciscirl.lab.evaluation import evaluate
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.results import save_evaluation
 from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.models.local_model import load_base_model
+from sciscirl.lab.training.rl import guarded_run, make_config, train_preset
 from sciscirl.metrics.predictions import check_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe
-from sciscirl.rl.train import guarded_run
 from sciscirl.runs.checkpoints import find_checkpoint, read_checkpoints
 from sciscirl.runs.folder import locked_folder
 from sciscirl.runs.record import begin_run
@@ -119,7 +118,7 @@ def test_a_server_that_is_back_is_said(tmp_path, caplog, monkeypatch):
                 while len(caplog.messages) < 2:
                     await asyncio.sleep(0.01)
 
-    with caplog.at_level(logging.WARNING, logger="sciscirl.rl.train"):
+    with caplog.at_level(logging.WARNING, logger="sciscirl.lab.training.rl"):
         asyncio.run(run())
     first, second = caplog.messages  # one look that finds nobody is no outage
     assert first.startswith(f"no Tinker server answers at {URL} (ReadTimeout)")

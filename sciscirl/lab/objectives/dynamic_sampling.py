@@ -9,7 +9,7 @@ from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutResult, Rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import TopPCompleter
+from sciscirl.lab.evaluator import TopPCompleter
 from sciscirl.lab.objectives.dataset import RunGroupBuilder
 
 
