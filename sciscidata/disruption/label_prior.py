@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
 from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.frames import AnyFrame
 from sciscidata.options.checks import show_value
-from sciscidata.schemas import CD_SCORES, require_columns
+from sciscidata.schemas import CD_SCORES, SCORES_KEY, require_columns
 from sciscidata.storage.small_files import parse_json
 
 logger = logging.getLogger(__name__)
@@ -82,6 +85,18 @@ class LabelPrior:
             raise ConfigError(f"no LabelPrior can be read: {error}. Give what LabelPrior.to_json returned.") from error
         return cls.from_stated(stated)
 
+    @classmethod
+    def of_file(cls, path: str | Path) -> Self:
+        """Read the prior that a file of ``sciscidata cd`` holds of all its works; a ConfigError if there is none."""
+        try:
+            stated: Any = json.loads((pq.read_metadata(path).metadata or {})[SCORES_KEY])["label_prior"]
+        except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+            raise ConfigError(
+                f"{path} holds no prior: it is no file of `sciscidata cd`, or one of few works, of a shard, or of an "
+                "older version. Make it with find_label_prior(scores)."
+            ) from error
+        return cls.from_stated(stated)
+
     def of_classes(self) -> Float64Array:
         """Return a and b as rows (classes, 2), for kernels."""
         return np.array([self.a, self.b]).T.copy()
@@ -129,6 +144,23 @@ def find_label_prior(scores: AnyFrame) -> LabelPrior:
             " Give the scores of all works, or leave the prior out: the shipped one is taken."
         )
     return fit_prior(counts)
+
+
+class PriorCounter:
+    """Counts the works of scores that pass by, for the prior of all."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros((_N_CLASSES, 3, MOST_CITERS), np.int64)
+
+    def watch(self, batches: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Give the same batches, and count their works."""
+        for rows in batches:
+            self._counts += count_citers(rows)
+            yield rows
+
+    def stated(self) -> dict[str, Any]:
+        """Return ``label_prior`` in JSON types; nothing if too few works passed by."""
+        return {"label_prior": fit_prior(self._counts).stated()} if n_works(self._counts) >= FEWEST_WORKS else {}
 
 
 def choose_prior(rows: AnyFrame, *, is_draw: bool = False) -> LabelPrior:

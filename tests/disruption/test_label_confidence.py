@@ -432,3 +432,17 @@ def test_a_prior_that_is_none_is_refused():
             LabelPrior.from_json(text)
     with pytest.raises(NotEnoughWorksError, match="needs 100 works with an index and one to 8 citers, found 2"):
         find_label_prior(scores([[1, 0, 2], [1, 1, 2], [9, 9, 9]]))
+
+
+def test_a_file_of_scores_of_a_whole_corpus_keeps_the_prior(tmp_path):
+    world, places = tmp_path / "world", {"cache_dir": tmp_path / "cache"}
+    ssd.ingest(ssd.SyntheticConfig(n_works=3_000), world, **places)
+    file = ssd.write_cd_index(world, tmp_path / "cd.parquet", **places)
+    assert LabelPrior.of_file(file) == find_label_prior(pl.scan_parquet(file))
+    before = file.read_bytes()
+    assert ssd.write_cd_index(world, file, **places).read_bytes() == before
+    ssd.verify(file)
+    shard = ssd.write_cd_index(world, tmp_path / "shard.parquet", shard="1/2", **places)
+    for other in (shard, tmp_path / "nothing.parquet"):
+        with pytest.raises(ConfigError, match=r"holds no prior.*find_label_prior"):
+            LabelPrior.of_file(other)
