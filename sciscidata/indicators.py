@@ -12,13 +12,15 @@ from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.graph.control_variables import compute_control_variables, compute_percentile
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
-from sciscidata.novelty.label_confidence import compute_novelty_confidence
+from sciscidata.novelty.label_confidence import compute_novelty_confidence, find_novelty_prior
+from sciscidata.novelty.novelty_prior import NoveltyPrior
 from sciscidata.novelty.reference_distances import compute_shibayama_novelty
 from sciscidata.options.did_you_mean import missing_name
 
 __all__ = [
     "LabelPrior",
     "NoiseEffect",
+    "NoveltyPrior",
     "compute_cd_interval",
     "compute_cd_trajectory",
     "compute_cd_variants",
@@ -35,6 +37,7 @@ __all__ = [
     "find_label_prior",
     "find_label_stability",
     "find_noise_effect",
+    "find_novelty_prior",
 ]
 
 
