@@ -56,7 +56,7 @@ def compute_cd_interval(scores: AnyFrame, *, level: float = 0.95, prior: LabelPr
         >>> scores = compute_cd_index(*scan_example()[:2]).drop_nulls("cd_index")
         >>> sure = compute_cd_interval(scores, level=0.8).filter(pl.col("n_j") == 5).sort("work_id").head(1)
         >>> sure.select("n_i", "n_j", "n_k", pl.col("^cd_.*$").round(3)).collect().row(0)
-        ()
+        (0, 5, 133, -0.036, -0.059, -0.007, -0.031)
     """
     stage = "compute_cd_interval"
     level = check_value("level", level, _Level)

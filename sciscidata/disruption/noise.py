@@ -23,6 +23,7 @@ from sciscidata.schemas import CD_SCORES, require_columns
 _STAGE: Final = "find_noise_effect"
 _Z: Final = NormalDist().inv_cdf(0.975)
 _SPLITS, _NOTHING = 5, 1e-12
+_FEW: Final = np.arange(2, 9)  # n_k of works that say how much of it is missing
 _Part = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
 
@@ -92,10 +93,10 @@ def find_noise_effect(
     """Find how much of the spread of the CD index among works is chance, and what to do about it in a regression.
 
     Who cites a work next is a draw, so an index is its expectation plus noise, the more the fewer citers there are. The
-    redraw of ``compute_cd_interval`` says what other citers would give: its mean is ``cd_shrunk``. How the index and
-    this mean vary together is how an index and another one would, so reliability is their covariance by the variance.
-    Random halves of the citers then say by how much that is off, among works with a citer in both, and it is
-    multiplied by that. On real graphs it is right to about 0.1.
+    redraw of ``compute_cd_interval`` says what other citers would give; here works with few n_k are expected to have
+    more. How the index and the mean of the redraw vary together is how an index and another one would, so reliability
+    is their covariance by the variance. Random halves of the citers then say by how much that is off, among works with
+    a citer in both, and it is multiplied by that. On real graphs it is right to about 0.1.
 
     Args:
         scores: CD_SCORES; work_id may be missing. Works without an index or a citer are left out, and those whose
@@ -118,9 +119,9 @@ def find_noise_effect(
         >>> from sciscidata import compute_cd_index, scan_example
         >>> effect = find_noise_effect(compute_cd_index(*scan_example()[:2]))
         >>> round(effect.reliability, 2)
-        0.0
+        0.65
         >>> [round(x, 2) for x in effect.correct_slope(0.5, 0.1)]
-        []
+        [0.77, 0.19, 0.39, 1.15]
     """
     groups = [by] if isinstance(by, str) else list(by)
     frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=_STAGE, columns=COUNTS)
@@ -135,7 +136,7 @@ def find_noise_effect(
     rows = rows.filter("is_known").sort(*COUNTS, *groups)  # the halves do not depend on the order
     cell = rows.select(pl.struct(groups).rank("dense") if groups else pl.repeat(1, pl.len())).to_series().to_numpy()
     counts = rows.select(COUNTS[:3]).to_numpy().astype(np.int64)
-    index, shrunk = rows["cd_index"].to_numpy(), find_means(rows, prior)
+    index, shrunk = rows["cd_index"].to_numpy(), _predict(counts, prior)
     (x, y), freedom = _center(np.stack([index, shrunk]), cell)
     squares, product = x * x, x * y
     if freedom < 2 or not squares.sum() > _NOTHING:
@@ -150,9 +151,11 @@ def find_noise_effect(
         one = random.binomial(counts, 0.5)
         other = counts - one
         both = (one[:, :2].sum(axis=1) > 0) & (other[:, :2].sum(axis=1) > 0)
-        halves = [(half[:, 0] - half[:, 1])[both] / half.sum(axis=1)[both] for half in (one, other)]
-        (first, second, whole, mean), _ = _center(np.stack([*halves, index[both], shrunk[both]]), cell[both])
-        expected[both] += whole * mean
+        halves = [half[both] for half in (one, other)]
+        indices = [(half[:, 0] - half[:, 1]) / half.sum(axis=1) for half in halves]
+        means = [_predict(half, prior) for half in halves]
+        (first, second, of_first, of_second), _ = _center(np.stack([*indices, *means]), cell[both])
+        expected[both] += (first * of_first + second * of_second) / 2
         seen[both] += first * second
     if np.count_nonzero(expected) >= FEWEST_WORKS and min(expected.sum(), seen.sum()) > _NOTHING:
         factor, of_factor = _divide(seen, expected)
@@ -165,6 +168,20 @@ def find_noise_effect(
         reliability=reliability,
         standard_error=float(np.sqrt((influence**2).sum())),
     )
+
+
+def _predict(counts: Int64Array, prior: LabelPrior) -> Float64Array:
+    """Return the mean index of other citers, by counts (works, 3).
+
+    In a redraw, n_k of 0 stays 0, and the index large. With other citers, such a work has an n_k, on average ``more``.
+    By Robbins, n_k of k is expected to become (k + 1) N(k + 1) / N(k), where N(k) works have k. If that is k and a
+    constant, the sums up to m leave m N(m) for the constant.
+    """
+    n_works, m = np.bincount(np.minimum(counts[:, 2], _FEW.size + 2), minlength=_FEW.size + 3), _FEW
+    below = n_works.cumsum()[m - 1].sum()
+    more = float((m * n_works[m]).sum() / below) if below else 0.0
+    columns = dict(zip(COUNTS[:3], counts.T.astype(np.float64), strict=True))
+    return find_means(pl.DataFrame(columns).with_columns(pl.col("n_k") + more), prior)
 
 
 def _center(values: Float64Array, cell: Int64Array) -> tuple[Float64Array, int]:
