@@ -1,19 +1,27 @@
 """Rarer indicators, beside those at the top: ``sciscidata.indicators.compute_cd_trajectory`` and others."""
 
+from sciscidata.disruption.cd_interval import compute_cd_interval
 from sciscidata.disruption.closed_null_model import compute_expected_cd_index
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.index import compute_cd_variants
+from sciscidata.disruption.label_prior import LabelPrior, find_label_prior
 from sciscidata.disruption.label_stability import find_label_stability
 from sciscidata.disruption.missing_data import find_effect_of_missing_data
+from sciscidata.disruption.noise import NoiseEffect, find_noise_effect
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.graph.control_variables import compute_control_variables, compute_percentile
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
-from sciscidata.novelty.label_confidence import compute_novelty_confidence
+from sciscidata.novelty.label_confidence import compute_novelty_confidence, find_novelty_prior
+from sciscidata.novelty.novelty_prior import NoveltyPrior
 from sciscidata.novelty.reference_distances import compute_shibayama_novelty
 from sciscidata.options.did_you_mean import missing_name
 
 __all__ = [
+    "LabelPrior",
+    "NoiseEffect",
+    "NoveltyPrior",
+    "compute_cd_interval",
     "compute_cd_trajectory",
     "compute_cd_variants",
     "compute_control_variables",
@@ -26,7 +34,10 @@ __all__ = [
     "compute_shibayama_novelty",
     "find_communities",
     "find_effect_of_missing_data",
+    "find_label_prior",
     "find_label_stability",
+    "find_noise_effect",
+    "find_novelty_prior",
 ]
 
 

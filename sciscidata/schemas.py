@@ -160,6 +160,8 @@ NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_lab
 SPLITS: Final = ("train", "test", "dev")
 #: The files by which a release and an export are known.
 MANIFEST, LINES = "manifest.json", "labelled.jsonl"
+#: The name of the metadata in which a file of scores states its facts.
+SCORES_KEY: Final = b"sciscidata_stage"
 
 #: What is said where each of two frames has the columns of the other.
 SWAPPED: Final = "works and citations are swapped: give works first, then citations."

@@ -23,6 +23,7 @@ from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.diagnose import DataYears, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
+from sciscidata.disruption.label_prior import PriorCounter
 from sciscidata.disruption.null_model import Draws, NDraws, Null, score_nulls
 from sciscidata.disruption.windows import close_windows, find_open_in_fields, last_year_of
 from sciscidata.engines.engine import Engine
@@ -167,7 +168,7 @@ def write_cd_index(
 
     Returns:
         ``out``: CD_SCORES (with ``config.family`` also CD_FAMILY), sorted by work_id. Its metadata name the corpus and
-        the convention.
+        the convention, and without ``shard`` the prior of label confidence: ``indicators.LabelPrior.of_file``.
 
     Raises:
         InputNotFoundError, EmptyInputError: there is no corpus in ``folder``, or it holds no work.
@@ -223,9 +224,12 @@ def _score_to_file(
     refuse_unwritable(out)
     replace = out.exists()  # another result, or a damaged one
     scores = score(_open_graph(scored.folder, scored.cache_dir, scored.time))
+    prior = PriorCounter()
+    if facts["stage"] == "cd" and "shard" not in facts:  # a share of the works has the works of some years
+        scores = prior.watch(scores)
     rows = original_ids_beside(watch_scores(scores, facts["stage"]), scan_corpus(scored.folder).works)
     try:
-        return write_scores(rows, out, facts, replace=replace)
+        return write_scores(rows, out, facts, replace=replace, learned=prior.stated)
     except StorageError:  # of two runs at the same time, the first one counts
         if not out.exists() or not is_done(out, facts, overwrite=True):
             raise

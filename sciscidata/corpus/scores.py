@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -18,14 +18,13 @@ import pyarrow.parquet as pq
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.errors import InputNotFoundError, ReleaseExistsError, VerificationError
 from sciscidata.options.checks import require_parquet_name
+from sciscidata.schemas import SCORES_KEY
 from sciscidata.storage import BLANK_SEAL, atomic_file, clear_leftovers, is_sealed, seal
 from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP
 
 logger = logging.getLogger(__name__)
 
-#: The name of the metadata in which a score file states its facts.
-SCORES_KEY: Final = b"sciscidata_stage"
-_COUNTED: Final = ("rows", "columns", *BLANK_SEAL)  # facts that no caller states
+_COUNTED: Final = ("rows", "columns", "label_prior", *BLANK_SEAL)  # facts that follow from the rows
 _REMEDY: Final = "Make it again, with overwrite=True."
 
 
@@ -108,17 +107,28 @@ def _find_result(out: Path) -> dict[str, Any]:
         return {}
 
 
-def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
-    """Write a score file, whole or not at all, in the order of ids. ``replace`` replaces score files only."""
+def write_scores(
+    batches: Iterable[pl.DataFrame],
+    out: Path,
+    facts: Mapping[str, Any],
+    *,
+    replace: bool,
+    learned: Callable[[], Mapping[str, Any]] = dict,
+) -> Path:
+    """Write a score file, whole or not at all, in the order of ids. ``replace`` replaces score files only.
+
+    ``learned`` is called after the last row, for facts that follow from the rows.
+    """
     with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
         writer: Any = None
         for rows in batches:
             table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
             if writer is None:
                 writer = stack.enter_context(pq.ParquetWriter(file, table.schema, **CHECKED))
-                # Not with the schema, which pyarrow writes a second time in a form of its own.
-                writer.add_key_value_metadata({SCORES_KEY: json.dumps({**facts, **BLANK_SEAL}, sort_keys=True)})
             writer.write_table(table, row_group_size=ROWS_PER_GROUP["scores"])
+        # Not with the schema, which pyarrow writes a second time in a form of its own.
+        stated = json.dumps({**facts, **learned(), **BLANK_SEAL}, sort_keys=True)
+        writer.add_key_value_metadata({SCORES_KEY: stated})
         stack.close()
         seal(file)
     return out

@@ -10,12 +10,14 @@ from typing import Any
 from sciscidata.config import BuildConfig
 from sciscidata.diagnostics.diagnose import Check, DataYears, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.diagnostics.labels import diagnose_labels
-from sciscidata.errors import EmptyInputError
+from sciscidata.disruption.label_prior import find_label_prior
+from sciscidata.errors import EmptyInputError, NotEnoughWorksError
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.release.documents import name_source
 from sciscidata.sampling.draw import Drawn
 from sciscidata.sampling.manifest_entries import NullModel, describe_novelty, remark_on_novelty
+from sciscidata.schemas import CD_SCORES
 from sciscidata.scoring import Computed
 from sciscidata.sources.kinds import Scored, Texts
 from sciscidata.sources.registry import find_source
@@ -54,6 +56,7 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
         "counts": drawn.counts,
         "diagnostics": [check.stated() for check in checks],
         **({} if ceiling is None else {"ceiling": ceiling}),
+        **_state_prior(labelled, config),
     }
 
 
@@ -67,6 +70,17 @@ def check_works(scored: Scored, config: BuildConfig, last_year: int | None = Non
         return []
     known = scored.rows.drop({"n_references", "n_citers"} & lacks.keys())
     return diagnose_works(known if isinstance(scored.texts, Texts) else scored.texts, years)
+
+
+def _state_prior(labelled: Scored, config: BuildConfig) -> dict[str, Any]:
+    """State the prior of all works, where ``scores.parquet`` has counts that label confidence can follow from."""
+    has_counts = labelled.facts.has_index and set(CD_SCORES) <= set(labelled.rows.collect_schema())
+    if not config.scores_file or not has_counts or find_source(config.source).sample:
+        return {}
+    try:
+        return {"label_prior": find_label_prior(labelled.rows.select(*CD_SCORES)).stated()}
+    except NotEnoughWorksError:
+        return {}
 
 
 def plot_pictures(labelled: Scored, drawn: Drawn, facts: dict[str, Any], folder: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array, read_only
+from sciscidata._kernels.arrays import Float64Array, Int64Array, read_only
 from sciscidata._support.parallel import run_all
+from sciscidata.disruption.label_prior import COUNTS, LabelPrior, choose_prior, classes_of, count_citers, fit_prior
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.judged import WINDOW_COMPLETE, Population, choose_population, is_cited
@@ -20,16 +21,12 @@ from sciscidata.options.checks import check_value, checked_config
 from sciscidata.options.did_you_mean import refuse_gone
 from sciscidata.schemas import CD_SCORES, EXAMPLE, require_columns
 
-_COUNTS: Final = ("n_i", "n_j", "n_k", "cd_index")
 _PAIRS = 16
 _COLUMNS: Final = ("label_confidence", *(f"p_{label}" for label in LABELS_BY_INDEX))
-_FEWEST_WORKS = 100  # with a citer: a smaller cell takes the prior of a wider one
-_MOST_CITERS = 8  # of works from which a prior is estimated: those that need one
 _ROWS_AT_ONCE = 1 << 17
 _ROWS_SEARCHED = 2_000
 _STARTS = 128
 _ROOT = 1.1347241384015194  # of x^6 = x + 1
-_DIGITS: Final = 10 ** np.arange(10)
 
 _Rule = tuple[float, Float64Array, Float64Array]  # expected macro-F1, factors and handicaps of the classes
 
@@ -39,13 +36,19 @@ _refuse_by = refuse_gone(by="There is one prior, that of all works. For a prior 
 
 @_refuse_by
 def compute_label_confidence(
-    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, shrink: bool = True
+    scores: AnyFrame,
+    thresholds: LabelThresholds | None = None,
+    *,
+    prior: LabelPrior | None = None,
+    shrink: bool = True,
 ) -> pl.LazyFrame:
     """Add the probability that a work gets its disruption label again if it is cited anew, and that of each label.
 
     By default a redraw has as many citers as one sample says about another: s is negative binomial with mean n_i + n_j
     and twice that variance, at least 1, and so is n_k, which may be 0. How many of the s are of n_i is beta-binomial:
-    the work's own n_i and n_j, and a beta prior. The prior is estimated from all works whose n_k has as many digits.
+    the work's own n_i and n_j, and a beta prior, that of all works whose n_k has as many digits. Give it as ``prior``,
+    or give all works. Rows that cannot be all works take the one that comes with the package, and the log says so:
+    fewer than 100 works with one to eight citers, rows with a ``split``, or all indices on one side of 0.
 
     Without ``shrink``, n_i, n_j and n_k are independent Poisson counts whose means are the observed ones. This takes
     what was observed for the truth, so it is too sure of small counts. Redraws without a later work have no label and
@@ -53,9 +56,10 @@ def compute_label_confidence(
 
     Args:
         scores: CD_SCORES; work_id may be missing, and other columns pass through. Labels by rank also need
-            ``primary_field`` and ``publication_year``. Give all scored works, not a sample:
-            the prior is estimated from them. Counts of another window: rename its columns.
+            ``primary_field`` and ``publication_year``. Counts of another window: rename its columns.
         thresholds: ``LabelThresholds()`` when None.
+        prior: what ``indicators.find_label_prior`` found for all works. A work then has the same confidence alone as
+            among others, to the last bit. None: estimated from ``scores``.
         shrink: whether small counts shrink towards those of all works.
 
     Returns:
@@ -67,9 +71,9 @@ def compute_label_confidence(
 
     Raises:
         SchemaMismatchError: when called, if a column is missing or has another type.
-        ConfigError: when called, if ``thresholds`` are none.
+        ConfigError: when called, if ``thresholds`` are none, ``prior`` is none, or ``shrink=False`` has a prior.
 
-    Memory: all rows, since the prior is that of all.
+    Memory: all rows.
 
     Source: this project's. See docs/measures/label_confidence.md for what it predicts.
 
@@ -81,15 +85,22 @@ def compute_label_confidence(
     """
     stage = "compute_label_confidence"
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
-    known, needed = pl.Schema({**EXAMPLE, **CD_SCORES}), [*_COUNTS, *cut.cell_columns]
+    check_value("prior", prior, LabelPrior | None)
+    if prior is not None and not shrink:
+        raise ConfigError("shrink=False takes counts as they are, without a prior. Leave out one of both.")
+    known, needed = pl.Schema({**EXAMPLE, **CD_SCORES}), [*COUNTS, *cut.cell_columns]
     frame = require_columns(scores, known, frame_name="CD_SCORES", stage=stage, columns=needed)
     result = pl.Struct(dict.fromkeys(_COLUMNS, pl.Float64))
+    is_draw = "split" in frame.collect_schema()
 
-    def score(rows: pl.Series) -> pl.Series:
-        return _score(rows.struct.unnest(), cut, shrink).to_struct(rows.name)
+    def score(series: pl.Series) -> pl.Series:
+        rows = series.struct.unnest()
+        known = prior or (choose_prior(rows, is_draw=is_draw) if shrink else None)
+        return _score(rows, cut, known).to_struct(series.name)
 
     chances = pl.struct(needed).map_batches(score, return_dtype=result)
-    return frame.drop(_COLUMNS, strict=False).with_columns(chances.struct.unnest())
+    whole = _COLUMNS[0]  # the fields take its place; asked for one by one, each would be a run of its own
+    return frame.drop(_COLUMNS, strict=False).with_columns(chances.alias(whole)).unnest(whole)
 
 
 class LabelCeiling(NamedTuple):
@@ -106,6 +117,7 @@ def find_label_ceiling(
     thresholds: LabelThresholds | None = None,
     *,
     shares: Mapping[str, float] | None = None,
+    prior: LabelPrior | None = None,
     population: Population = "judged",
 ) -> LabelCeiling:
     """Find the highest expected accuracy and macro-F1 of any predictor of disruption labels, however good.
@@ -125,6 +137,7 @@ def find_label_ceiling(
         thresholds: ``LabelThresholds()`` when None.
         shares: the share of each label among the works to be predicted, if they are drawn by label:
             ``{"disruptive": 1 / 3, ...}`` for a balanced release. None: as in ``scores``.
+        prior: what ``indicators.find_label_prior`` found for all works. None: estimated from ``scores``.
         population: ``"all"`` counts open windows, too.
 
     Raises:
@@ -143,7 +156,8 @@ def find_label_ceiling(
     """
     if shares is not None:
         shares = check_shares(shares)
-    return redraw_labels(scores, thresholds, population=population).find_ceiling(shares)
+    check_value("prior", prior, LabelPrior | None)
+    return redraw_labels(scores, thresholds, prior=prior, population=population).find_ceiling(shares)
 
 
 def check_shares(shares: Mapping[str, float]) -> dict[str, float]:
@@ -186,13 +200,14 @@ def redraw_labels(
     thresholds: LabelThresholds | None = None,
     *,
     most: int | None = None,
+    prior: LabelPrior | None = None,
     population: Population = "judged",
 ) -> Redraws:
     """Spread works over 16 pairs of rates each, at most the first ``most`` of a label. See ``find_label_ceiling``."""
     from sciscidata.disruption import _label_kernels as kernels
 
     stage = "find_label_ceiling"
-    frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=_COUNTS)
+    frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=COUNTS)
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     if cut.cells:
         raise ConfigError(
@@ -201,13 +216,13 @@ def redraw_labels(
     if WINDOW_COMPLETE in frame.collect_schema():
         frame, _ = choose_population(frame, "cd_index", population, stage)
     labelled = compute_disruption_labels(frame.filter(is_cited()), cut)
-    rows = labelled.drop_nulls("disruption_label").select("disruption_label", *_COUNTS).collect()
+    rows = labelled.drop_nulls("disruption_label").select("disruption_label", *COUNTS).collect()
     if rows.is_empty():
         raise EmptyInputError(f"{stage}: no work has a CD index and a citer in the window. Give all scored works.")
     n_i, n_j, n_k = (rows[name].to_numpy() for name in ("n_i", "n_j", "n_k"))
-    cell, prior = _estimate_prior(rows, n_i, n_j, n_k)
+    cell, ab = classes_of(n_k), (prior or fit_prior(count_citers(rows))).of_classes()
     counts = dict(rows["disruption_label"].value_counts().iter_rows())
-    at = rows.select(pl.arg_sort_by(*_COUNTS)).to_series()  # sums and searches do not depend on the order
+    at = rows.select(pl.arg_sort_by(*COUNTS)).to_series()  # sums and searches do not depend on the order
     if most is not None:
         is_first = rows.select(pl.int_range(pl.len()).over("disruption_label") < most).to_series()
         at = at.filter(is_first[at])
@@ -218,7 +233,7 @@ def redraw_labels(
     def work(span: tuple[int, int]) -> None:
         part = slice(*span)
         rates = np.empty((span[1] - span[0], _PAIRS, 2))
-        kernels.spread_rates(n_i[part], n_j[part], cell[part], prior, rates)
+        kernels.spread_rates(n_i[part], n_j[part], cell[part], ab, rates)
         cuts = kernels.Cuts(float(cut.consolidating_max), float(cut.disruptive_min), cut.inclusive)
         scratch, n_k_each = kernels.scratch_of(rates.sum(axis=2).max(), 0.0), np.repeat(n_k[part], _PAIRS)
         kernels.chances_by_rate(rates.reshape(-1, 2), n_k_each, cuts, scratch, chances[part].reshape(-1, 3))
@@ -284,14 +299,14 @@ def _weigh(counts: Mapping[str, int], shares: Mapping[str, float]) -> Float64Arr
     return np.array([shares.get(label, 0) / counts.get(label, 1) for label in LABELS_BY_INDEX])
 
 
-def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool) -> pl.DataFrame:
+def _score(rows: pl.DataFrame, cut: LabelThresholds, prior: LabelPrior | None) -> pl.DataFrame:
+    """Return the chances of every row; those of plain counts without a prior."""
     from sciscidata.disruption import _label_kernels as kernels
 
     n_i, n_j, n_k = (rows[name].fill_null(0).to_numpy() for name in ("n_i", "n_j", "n_k"))
     cd_index = rows["cd_index"].fill_null(float("nan")).to_numpy()
-    cell, prior = np.zeros(rows.height, np.int64), np.zeros((1, 2))
-    if shrink:
-        cell, prior = _estimate_prior(rows, n_i, n_j, n_k)
+    shrink = prior is not None
+    cell, ab = (classes_of(n_k), prior.of_classes()) if prior else (np.zeros(rows.height, np.int64), np.zeros((1, 2)))
     columns = np.full((len(_COLUMNS), rows.height), np.nan)
 
     def find(at: slice | Int64Array, low: float, high: float, inclusive: bool, into: Float64Array) -> None:
@@ -299,7 +314,7 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool) -> pl.DataFra
         one, both, other = (read_only(column[at]) for column in (n_i, n_j, n_k))
         works = kernels.Works(one, both, other, read_only(cd_index[at]), read_only(cell[at]))
         room = kernels.scratch_of(most, 0.5 if shrink else 0.0), kernels.scratch_of_labels()
-        kernels.label_chances(works, prior, shrink, kernels.Cuts(float(low), float(high), inclusive), *room, into)
+        kernels.label_chances(works, ab, shrink, kernels.Cuts(float(low), float(high), inclusive), *room, into)
 
     def work(span: tuple[int, int]) -> None:
         part = slice(*span)
@@ -324,21 +339,3 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool) -> pl.DataFra
         step = max(_ROWS_AT_ONCE, -(-rows.height // n_threads))  # in one piece, works share most of what is computed
         run_all(work, pairwise([*range(0, rows.height, step), rows.height]), n_threads)
     return pl.DataFrame(dict(zip(_COLUMNS, columns, strict=True))).fill_nan(None)
-
-
-def _estimate_prior(rows: pl.DataFrame, n_i: AnyArray, n_j: AnyArray, n_k: AnyArray) -> tuple[Int64Array, Float64Array]:
-    """Return the cell of every work, which is how many digits n_k has, and a and b of the beta prior of every cell."""
-    from sciscidata.disruption import _label_kernels as kernels
-
-    cell = np.searchsorted(_DIGITS, n_k, side="right")
-    counts = np.empty((_DIGITS.size + 1, 3, _MOST_CITERS), np.int64)  # works with more than 0, 1, ...
-    total = n_i.astype(np.int64) + n_j
-    counted = rows["cd_index"].is_not_null().to_numpy() & (total <= _MOST_CITERS)
-    for kind, n in enumerate((n_i, n_j, total)):
-        places = cell[counted] * (_MOST_CITERS + 1) + n[counted]
-        of_exactly = np.bincount(places, minlength=len(counts) * (_MOST_CITERS + 1)).reshape(len(counts), -1)
-        counts[:, kind] = of_exactly[:, :0:-1].cumsum(axis=1)[:, ::-1]
-    counts[counts[:, 2, 0] < _FEWEST_WORKS] = counts.sum(axis=0)
-    prior = np.empty((len(counts), 2))
-    kernels.fit_shares(counts, prior)
-    return cell, prior

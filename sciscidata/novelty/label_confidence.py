@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.label_thresholds import (
@@ -21,6 +21,13 @@ from sciscidata.label_thresholds import (
 from sciscidata.novelty.atypicality import YearScorer
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.novelty_prior import (
+    FEWEST_WORKS,
+    Halves,
+    NoveltyPrior,
+    choose_novelty_prior,
+    fit_novelty_prior,
+)
 from sciscidata.novelty.shapes import Cells, Groups
 from sciscidata.novelty.venue_pairs import defer_scores, hand_out, require_corpus
 from sciscidata.options.checks import check_threads, check_value, checked_config
@@ -35,9 +42,6 @@ NOVELTY_CONFIDENCE: Final = pl.Schema(
         **dict.fromkeys(("label_confidence", *_CHANCES), pl.Float64()),
     }
 )
-_LARGEST: Final = np.array([2, 5, 10, 30])  # numbers of references that end a class
-_FEWEST_WORKS: Final = 100  # a smaller class takes the shares of all
-_STEPS: Final = 40  # which halve the interval of the weight
 
 
 def compute_novelty_confidence(
@@ -46,6 +50,7 @@ def compute_novelty_confidence(
     config: NoveltyConfig | None = None,
     thresholds: LabelThresholds | None = None,
     *,
+    prior: NoveltyPrior | None = None,
     shrink: bool = True,
     background: str | Path | None = None,
     seed: int = 0,
@@ -60,13 +65,16 @@ def compute_novelty_confidence(
 
     Few references say little, and these chances are far too sure. So by default they are mixed with the shares of the
     labels among works with about as many references. A list of n references counts n^2 / (n^2 + a). The corpus tells a:
-    one half of each list has to predict the label of the other half.
+    one half of each list has to predict the label of the other half. Give both as ``prior`` where ``works`` are not all
+    works of a corpus. Fewer than 100 works with a label take the one that comes with the package, and the log says so.
 
     Args:
         works: WORKS, as for ``compute_atypicality``.
         citations: CITATIONS.
         config: as there; ``NoveltyConfig()`` when None. Its score must be ``"sigmoid"``.
         thresholds: ``LabelThresholds()`` when None.
+        prior: what ``find_novelty_prior`` found for all works. With the same ``background``, a work then has the same
+            confidence alone as among others, to the last bit. None: estimated from ``works``.
         shrink: whether short lists shrink towards those of all works.
         background: as in ``compute_atypicality``.
         seed: of the redrawn lists, and of the halves.
@@ -79,8 +87,8 @@ def compute_novelty_confidence(
         (Float64) are those of each and add up to 1. Null where there is no label.
 
     Raises:
-        ConfigError: when called, if the score is ``"rank"``, which depends on all other works, or as
-            ``compute_atypicality``.
+        ConfigError: when called, if the score is ``"rank"``, which depends on all other works, if ``prior`` is of
+            another rule, or as ``compute_atypicality``.
         SchemaMismatchError, InputNotFoundError, BackgroundError, WorkIdError, EmptyInputError: as there.
 
     Memory: besides ``compute_atypicality``, 60 bytes per work.
@@ -99,6 +107,7 @@ def compute_novelty_confidence(
     check_threads(n_threads)
     check_value("seed", seed, int)
     require_sigmoid(config)
+    _check_prior(prior, rule, shrink)
     table = None if background is None else read_background(background, config)
 
     corpus = require_corpus(works, citations, "compute_novelty_confidence")
@@ -106,9 +115,85 @@ def compute_novelty_confidence(
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
         known = None if table is None else table.for_venues_of(corpus.works)
         scorer = YearScorer(graph, venues, config, known, n_threads)
-        return score_novelty_confidence(scorer, rule, shrink=shrink, seed=seed)
+        return score_novelty_confidence(scorer, rule, prior=prior, shrink=shrink, seed=seed)
 
     return defer_scores(score, NOVELTY_CONFIDENCE, corpus, cache_dir)
+
+
+def find_novelty_prior(
+    works: AnyFrame,
+    citations: AnyFrame,
+    config: NoveltyConfig | None = None,
+    thresholds: LabelThresholds | None = None,
+    *,
+    background: str | Path | None = None,
+    seed: int = 0,
+    cache_dir: str | Path | None = None,
+    n_threads: int | None = None,
+) -> NoveltyPrior:
+    """Find what ``compute_novelty_confidence`` mixes the chances of short lists with. Redraws the list of every work.
+
+    Args:
+        works: WORKS of the whole corpus.
+        citations: CITATIONS.
+        config: as in ``compute_novelty_confidence``, like all that follow.
+        thresholds: as there.
+        background: as there.
+        seed: as there.
+        cache_dir: as there.
+        n_threads: as there.
+
+    Returns:
+        A NoveltyPrior. Keep it (``to_json``), and give it wherever a part of the works is judged.
+
+    Raises:
+        NotEnoughWorksError: if fewer than 100 works have a novelty label.
+        SciSciDataError: as ``compute_novelty_confidence``.
+
+    Source: this project's.
+
+    Example:
+        >>> from sciscidata import SyntheticConfig, scan_synthetic
+        >>> works, citations, _ = scan_synthetic(SyntheticConfig(n_works=2_000))
+        >>> prior = find_novelty_prior(works, citations)
+        >>> NoveltyPrior.from_json(prior.to_json()) == prior
+        True
+    """
+    config, rule = checked_config(config, NoveltyConfig), checked_config(thresholds, LabelThresholds, name="thresholds")
+    check_threads(n_threads)
+    check_value("seed", seed, int)
+    require_sigmoid(config)
+    table = None if background is None else read_background(background, config)
+    corpus = require_corpus(works, citations, "find_novelty_prior")
+    found: list[NoveltyPrior] = []
+
+    def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
+        known = None if table is None else table.for_venues_of(corpus.works)
+        redrawn = redraw_lists(YearScorer(graph, venues, config, known, n_threads), rule, seed=seed)
+        labelled = redrawn.own >= 0
+        if (n := int(labelled.sum())) < FEWEST_WORKS:
+            raise NotEnoughWorksError(
+                f"find_novelty_prior needs {FEWEST_WORKS} works with a novelty label, found {n}. Give all works, or "
+                "leave the prior out: the shipped one is taken."
+            )
+        found.append(fit_novelty_prior(redrawn.own[labelled], redrawn.sizes[labelled], redrawn.halves, redrawn.cut))
+        return pl.DataFrame(schema=NOVELTY_CONFIDENCE)
+
+    defer_scores(score, NOVELTY_CONFIDENCE, corpus, cache_dir).collect()
+    return found[0]
+
+
+def _check_prior(prior: object, rule: LabelThresholds, shrink: bool) -> None:
+    known: NoveltyPrior | None = check_value("prior", prior, NoveltyPrior | None)
+    if known is None:
+        return
+    if not shrink:
+        raise ConfigError("shrink=False takes redrawn lists as they are, without a prior. Leave out one of both.")
+    if (known.conventionality_cut is not None) != (rule.novelty_rule == "uzzi"):
+        raise ConfigError(
+            f"prior is of the other rule than {rule.novelty_rule!r}, by which thresholds label. Find it with the same "
+            "thresholds."
+        )
 
 
 def require_sigmoid(config: NoveltyConfig) -> None:
@@ -120,10 +205,21 @@ def require_sigmoid(config: NoveltyConfig) -> None:
         )
 
 
-def score_novelty_confidence(
-    scorer: YearScorer, rule: LabelThresholds, *, shrink: bool = True, seed: int = 0
-) -> pl.DataFrame:
-    """Score works of a graph: rows and options as of ``compute_novelty_confidence``."""
+class RedrawnLists(NamedTuple):
+    """What redrawn lists say of each work, before any prior."""
+
+    rows: pl.DataFrame  # ATYPICALITY and the label
+    own: Int64Array  # the label of each, -1 without
+    sizes: Int64Array  # references with a venue
+    chances: Float64Array  # (works, 3)
+    halves: Halves
+    cut: float | None  # of Uzzi's rule
+
+
+def redraw_lists(
+    scorer: YearScorer, rule: LabelThresholds, *, seed: int = 0, prior: NoveltyPrior | None = None
+) -> RedrawnLists:
+    """Redraw the list of references of every work of a graph, and of one half of each list."""
     from sciscidata._kernels.random import draw, stream_key
     from sciscidata.novelty import _redraw_kernels as kernels
 
@@ -131,7 +227,7 @@ def score_novelty_confidence(
     require_sigmoid(config)
     cut = None
     if rule.novelty_rule == "uzzi":
-        cut = find_conventionality_cut(scorer.score_all().lazy(), rule)
+        cut = prior.conventionality_cut if prior else find_conventionality_cut(scorer.score_all().lazy(), rule)
     limits = float(rule.novelty_margin), float(rule.uzzi_tail_max), 0.0 if cut is None else cut
     rules = kernels.Rules(config.unique_pairs, config.min_pairs, rule.novelty_rule == "uzzi", *limits)
     n, key = graph.n_dated, stream_key(seed, "novelty/label confidence")
@@ -146,63 +242,30 @@ def score_novelty_confidence(
     rows = compute_novelty_labels(scorer.score_all(look_at, what="label confidence"), rule, cut=cut).collect()
     labels = rows["novelty_label"].replace_strict({name: at for at, name in enumerate(NOVELTY_LABELS)}, default=-1)
     own = labels.fill_null(-1).to_numpy().astype(np.int64)
-    whole = np.zeros((rows.height, 3))
-    whole[:n] = chances
+    whole, sizes = np.zeros((rows.height, 3)), np.zeros(rows.height, np.int64)
+    whole[:n], sizes[:n] = chances, n_refs
+    is_half = half_refs > 0
+    halves = Halves(half_refs[is_half].astype(np.int64), half_label[is_half].astype(np.int64), half_chance[is_half])
+    return RedrawnLists(rows, own, sizes, whole, halves, cut)
+
+
+def score_novelty_confidence(
+    scorer: YearScorer,
+    rule: LabelThresholds,
+    *,
+    prior: NoveltyPrior | None = None,
+    shrink: bool = True,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """Score works of a graph: rows and options as of ``compute_novelty_confidence``."""
+    rows, own, sizes, chances, halves, _ = redraw_lists(scorer, rule, seed=seed, prior=prior)
+    is_known = own >= 0
     if shrink:
-        sizes = np.zeros(rows.height, np.int64)
-        sizes[:n] = n_refs
-        is_half = half_refs > 0
-        halves = half_refs[is_half].astype(np.int64), half_label[is_half].astype(np.int64), half_chance[is_half]
-        whole = _shrink(whole, own, sizes, halves)
-    columns = dict(zip(_CHANCES, whole.T, strict=True))
-    columns["label_confidence"] = whole[np.arange(own.size), own]
-    known = pl.Series(own >= 0)
+        chances = np.where(
+            is_known[:, None], choose_novelty_prior(prior, rule, own, sizes, halves).mix(chances, sizes), 0.0
+        )
+    columns = dict(zip(_CHANCES, chances.T, strict=True))
+    columns["label_confidence"] = chances[np.arange(own.size), own]
+    known = pl.Series(is_known)
     made = rows.with_columns(pl.Series(name, values) for name, values in columns.items())
     return made.with_columns(pl.when(known).then(pl.col(name)) for name in columns).select(NOVELTY_CONFIDENCE.names())
-
-
-def _shrink(
-    chances: Float64Array,
-    own: Int64Array,
-    sizes: Int64Array,
-    halves: tuple[Int64Array, Int64Array, Float64Array],
-) -> Float64Array:
-    """Mix chances with the shares of the labels among works with about as many references."""
-    half_sizes, half_label, said = halves
-    of_ten = _find_weight(said, _shares(half_label, half_sizes)[np.arange(said.size), half_label], half_sizes)
-    weight = _weigh(sizes, of_ten)[:, None]
-    known = own >= 0
-    mixed = np.zeros_like(chances)
-    mixed[known] = weight[known] * chances[known] + (1 - weight[known]) * _shares(own[known], sizes[known])
-    return mixed
-
-
-def _shares(labels: Int64Array, sizes: Int64Array) -> Float64Array:
-    """Return for each list the shares of the labels among those with about as many references."""
-    kind = np.searchsorted(_LARGEST, sizes)
-    shares = np.empty((labels.size, 3))
-    for k in range(_LARGEST.size + 1):
-        some = labels[kind == k] if np.count_nonzero(kind == k) >= _FEWEST_WORKS else labels
-        shares[kind == k] = np.bincount(some, minlength=3) / max(some.size, 1)
-    return shares
-
-
-def _weigh(sizes: Int64Array, of_ten: float) -> Float64Array:
-    """Return n^2 / (n^2 + a): pairs grow with the square. ``of_ten`` is the weight of ten references."""
-    pairs = sizes.astype(np.float64) ** 2 * of_ten
-    return pairs / (pairs + 100 * (1 - of_ten))
-
-
-def _find_weight(said: Float64Array, share: Float64Array, sizes: Int64Array) -> float:
-    """Return the weight of ten references that makes labels most likely, with the chances ``said`` and ``share``."""
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        of_ten = (low + high) / 2
-        weight = _weigh(sizes, of_ten)
-        slope = (said - share) / np.maximum(weight * said + (1 - weight) * share, 1e-12) * weight * (1 - weight)
-        # A sum from the first to the last has the same bits on every machine.
-        if np.bincount(np.zeros(slope.size, np.int64), slope, 1)[0] > 0:
-            low = of_ten
-        else:
-            high = of_ten
-    return low

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -25,6 +25,9 @@ from sciscidata.sampling.config import SplitConfig
 from sciscidata.schemas import MANIFEST, SPLITS
 from sciscidata.storage.lock import read_steadily
 from sciscidata.storage.small_files import read_json, render_json
+
+if TYPE_CHECKING:
+    from sciscidata.disruption.label_prior import LabelPrior
 
 #: Grows when a reader of older releases would misread a newer one.
 FORMAT_VERSION: Final = 1
@@ -93,6 +96,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         read_settings(manifest)
         stated_label(manifest)
         stated_where(manifest)
+        stated_prior(manifest)
         lacks = {*list_data_files(manifest)} - manifest["files"].keys()
     except (AttributeError, ConfigError, KeyError, TypeError) as error:
         why = str(error).rstrip(".")
@@ -111,6 +115,15 @@ def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitCo
             f"the manifest's thresholds and split cannot be read ({error!r}). Give both, as "
             "dataclasses.asdict of LabelThresholds and SplitConfig."
         ) from error
+
+
+def stated_prior(manifest: Mapping[str, Any]) -> LabelPrior | None:
+    """Read the prior of all works that a manifest states; a ConfigError if it is none."""
+    if "label_prior" not in manifest:
+        return None
+    from sciscidata.disruption.label_prior import LabelPrior
+
+    return LabelPrior.from_stated(manifest["label_prior"])
 
 
 def sha256_of(content: bytes) -> str:
@@ -183,17 +196,23 @@ class Release:
             raise InputNotFoundError(f"{self.folder} has no {SCORES_FILE}. {remedy}")
         return self._read("scores")
 
+    @property
+    def label_prior(self) -> LabelPrior | None:
+        """The prior of all works that the draw is from, for ``compute_label_confidence``; None if it is not known."""
+        return stated_prior(self.manifest)
+
     @cached_property
     def label_confidence(self) -> pl.DataFrame:
         """How sure the disruption label of each work is, by the counts in ``scores``, one row each in their order.
 
         openalex_id, split, and the columns of ``compute_label_confidence``, null without a label. Their prior is that
-        of these works. A balanced draw has too many of rare labels, so each label counts as often as it is eligible,
-        which the manifest says. Against the prior of all works, a confidence is off by 0.02 on average.
+        of all works, ``label_prior``. Releases made before it was kept take that of their own works. A balanced draw
+        has too many of rare labels, so each label then counts as often as it is eligible, which the manifest says.
+        Against the prior of all works, a confidence is then off by 0.02 on average.
         """
-        from sciscidata.disruption.label_confidence import (
-            compute_label_confidence,  # who reads a split computes nothing
-        )
+        # Who reads a split computes nothing.
+        from sciscidata.disruption.label_confidence import compute_label_confidence
+        from sciscidata.disruption.label_prior import choose_prior
 
         thresholds = read_settings(self.manifest)[0]
         read = ("openalex_id", "disruption_label", "cd_index", *thresholds.cell_columns)
@@ -206,16 +225,21 @@ class Release:
                 f"{unknown['openalex_id'][0]}. Label confidence follows from these. Build a release from citations: "
                 "a snapshot, files of works, tables, or SciSciNet with SciSciNetConfig.recompute=True."
             )
+        counts = [*_COUNTS, *read[2:]]
+        prior = self.label_prior or choose_prior(self._repeat(labelled).select(counts))
+        found = compute_label_confidence(rows.select(counts), thresholds, prior=prior).collect()
+        return rows.select("openalex_id", "split").hstack(found.drop(counts))
+
+    def _repeat(self, labelled: pl.DataFrame) -> pl.DataFrame:
+        """Repeat works by label, so that each label is there about as often as it is eligible."""
         drawn = dict(labelled["disruption_label"].value_counts().iter_rows())
         eligible = self.manifest.get("counts", {}).get("eligible", {}).get("disruption_label", {})
         stands_for = {label: eligible.get(label, n) / n for label, n in drawn.items()}
         least = min(stands_for.values(), default=1) or 1
-        more = {label: max(1, round(_REPEATS * n / least) - 1) for label, n in stands_for.items()}
-        times = pl.col("disruption_label").replace_strict(more, return_dtype=pl.UInt32)
-        counts = [*_COUNTS, *read[2:]]
-        repeated = labelled.select(pl.col(counts).repeat_by(times)).explode(counts)
-        found = compute_label_confidence(pl.concat([rows.select(counts), repeated]), thresholds).collect()
-        return rows.select("openalex_id", "split").hstack(found.head(len(rows)).drop(counts))
+        times = {label: max(2, round(_REPEATS * n / least)) for label, n in stands_for.items()}
+        more = pl.col("disruption_label").replace_strict(times, return_dtype=pl.UInt32)
+        repeated = labelled.select(pl.exclude("disruption_label").repeat_by(more))
+        return repeated.explode(repeated.columns)
 
     def _read(self, split: str) -> pl.DataFrame:
         try:

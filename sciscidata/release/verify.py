@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata.corpus.folder import INDEX, read_report, recorded_sums, scan_corpus
-from sciscidata.corpus.scores import SCORES_KEY, verify_scores
+from sciscidata.corpus.scores import verify_scores
 from sciscidata.errors import InputNotFoundError, VerificationError
 from sciscidata.graph.graph import read_graph
 from sciscidata.label_thresholds import (
@@ -54,7 +54,7 @@ from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.config import BOTH, SplitConfig
 from sciscidata.sampling.split import balanced_columns, divide_pool, group_of_keys, split_keys
-from sciscidata.schemas import SCORES
+from sciscidata.schemas import SCORES, SCORES_KEY
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.lock import read_steadily
 from sciscidata.storage.parquet import is_parquet

@@ -18,7 +18,8 @@ from sciscidata.disruption.label_confidence import (
     find_best_rule,
     find_label_ceiling,
 )
-from sciscidata.errors import ConfigError, EmptyInputError
+from sciscidata.disruption.label_prior import LabelPrior, find_label_prior
+from sciscidata.errors import ConfigError, EmptyInputError, NotEnoughWorksError
 from sciscidata.indicators import find_effect_of_missing_data, find_label_stability
 from sciscidata.judged import is_judged
 from sciscidata.label_thresholds import LabelThresholds
@@ -378,3 +379,77 @@ def test_labels_with_missing_data_are_those_of_the_citations_that_a_hash_leaves(
         find_effect_of_missing_data(works, citations, citations_missing=[1])
     with pytest.raises(ConfigError, match=r"references_missing is \(1.5,\)"):
         find_effect_of_missing_data(works, citations, references_missing=[1.5])
+
+
+def hepth() -> pl.DataFrame:
+    works, citations = scan_real("hepth")
+    return ssd.compute_cd_index(works, citations).drop_nulls("cd_index").sort("work_id").collect()
+
+
+def test_a_work_alone_has_the_confidence_that_it_has_among_all(caplog):
+    every = hepth()
+    prior = find_label_prior(every.lazy())
+    among = compute_label_confidence(every).collect()
+    assert compute_label_confidence(every, prior=prior).collect().equals(among)
+    assert caplog.text == ""
+    kept = LabelPrior.from_json(prior.to_json())
+    assert kept == prior
+    for at in (0, 5_000, 11_111):
+        assert compute_label_confidence(every[at], prior=kept).collect().equals(among[at])
+    chosen = among.filter(pl.col("cd_index") < 0)
+    assert compute_label_confidence(chosen.select(every.columns), prior=kept).collect().equals(chosen)
+    balanced = find_label_ceiling(every.sample(500, seed=1), prior=prior)
+    assert balanced.accuracy == pytest.approx(find_label_ceiling(every).accuracy, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("choose", "why"),
+    [
+        (lambda rows: rows.head(1), "these 1 rows are too few to say how sure a label is"),
+        (lambda rows: rows.with_columns(split=pl.lit("train")), "rows have a split, so they are a draw"),
+        (lambda rows: rows.filter(pl.col("cd_index") > 0), "rows all have the same sign of the CD index"),
+    ],
+)
+def test_rows_that_cannot_be_all_works_take_the_shipped_prior_and_say_so_once(choose, why, caplog):
+    every = hepth().filter(pl.col("n_i") + pl.col("n_j") > 0).sort("n_i", descending=True)
+    every = pl.concat([scores([[1, 1, 20]]), every.drop("work_id")], how="diagonal")
+    rows = choose(every)
+    found = compute_label_confidence(rows).collect()
+    assert [record.message for record in caplog.records if why in record.message] == [
+        record.message for record in caplog.records
+    ]
+    assert len(caplog.records) == 1
+    assert "Give prior=find_label_prior(all scores)" in caplog.text
+    among = compute_label_confidence(every).collect().join(rows, on=["n_i", "n_j", "n_k"], how="semi")
+    gap = (found["label_confidence"].mean() or 0) - (among["label_confidence"].mean() or 0)
+    assert abs(gap) < 0.03
+    assert compute_label_confidence(rows.head(0)).collect().height == 0
+
+
+def test_a_prior_that_is_none_is_refused():
+    prior = LabelPrior(a=(1.0,) * 11, b=(1.0,) * 11, works=3)
+    with pytest.raises(ConfigError, match=r"prior is 3, needs a LabelPrior, or None"):
+        compute_label_confidence(scores([1, 0, 2]), prior=3)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="shrink=False takes counts as they are"):
+        compute_label_confidence(scores([1, 0, 2]), prior=prior, shrink=False)
+    with pytest.raises(ConfigError, match=r"LabelPrior\.a is .*, needs 11 numbers above 0"):
+        LabelPrior(a=(1.0, 0.0), b=prior.b, works=3)
+    for text in ("{}", "[", '{"a": [], "b": [], "works": 1}', prior.to_json().replace("3", '"x"')):
+        with pytest.raises(ConfigError, match=r"find_label_prior|to_json"):
+            LabelPrior.from_json(text)
+    with pytest.raises(NotEnoughWorksError, match="needs 100 works with an index and one to 8 citers, found 2"):
+        find_label_prior(scores([[1, 0, 2], [1, 1, 2], [9, 9, 9]]))
+
+
+def test_a_file_of_scores_of_a_whole_corpus_keeps_the_prior(tmp_path):
+    world, places = tmp_path / "world", {"cache_dir": tmp_path / "cache"}
+    ssd.ingest(ssd.SyntheticConfig(n_works=3_000), world, **places)
+    file = ssd.write_cd_index(world, tmp_path / "cd.parquet", **places)
+    assert LabelPrior.of_file(file) == find_label_prior(pl.scan_parquet(file))
+    before = file.read_bytes()
+    assert ssd.write_cd_index(world, file, **places).read_bytes() == before
+    ssd.verify(file)
+    shard = ssd.write_cd_index(world, tmp_path / "shard.parquet", shard="1/2", **places)
+    for other in (shard, tmp_path / "nothing.parquet"):
+        with pytest.raises(ConfigError, match=r"holds no prior.*find_label_prior"):
+            LabelPrior.of_file(other)

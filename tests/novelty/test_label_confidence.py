@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import sciscidata as ssd
 from sciscidata._kernels.random import below, draw, stream_key
-from sciscidata.errors import ConfigError
-from sciscidata.indicators import compute_novelty_confidence
+from sciscidata.errors import ConfigError, NotEnoughWorksError
+from sciscidata.indicators import compute_novelty_confidence, find_novelty_prior
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds
 from sciscidata.novelty.background import VenuePairs, write_null_model
-from sciscidata.novelty.label_confidence import _find_weight
+from sciscidata.novelty.novelty_prior import NoveltyPrior, find_weight
 from sciscidata.novelty.shapes import Entries, Groups
 from sciscidata.novelty.venue_pairs import entry_starts
 from tests.disruption.test_label_confidence import calibration_error
@@ -121,8 +121,8 @@ def test_the_weight_is_the_one_that_made_the_labels():
         chances = weight * said + (1 - weight) * share
         label = (rng.random(20_000)[:, None] > chances[:, :2].cumsum(axis=1)).sum(axis=1)
         rows = np.arange(label.size)
-        assert _find_weight(said[rows, label], share[label], sizes) == pytest.approx(of_ten, abs=0.03)
-    assert _find_weight(np.empty(0), np.empty(0), np.empty(0, np.int64)) == 0
+        assert find_weight(said[rows, label], share[label], sizes) == pytest.approx(of_ten, abs=0.03)
+    assert find_weight(np.empty(0), np.empty(0), np.empty(0, np.int64)) == 0
 
 
 @pytest.mark.parametrize("rule", ["margin", "uzzi"])
@@ -167,3 +167,38 @@ def test_the_default_predicts_the_label_of_the_other_half_of_the_references(shar
             found.append(calibration_error(both["label_confidence"].to_numpy(), is_same))
     assert np.mean(errors[True]) < 0.04
     assert np.mean(errors[False]) > 0.08
+
+
+@pytest.mark.parametrize("rule", ["margin", "uzzi"])
+def test_a_work_alone_has_the_confidence_that_it_has_among_all(rule, tmp_path: Path, caplog):
+    works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=3_000))
+    table = write_null_model(VenuePairs.of(works, citations), tmp_path / "pairs.parquet")
+    options = {"thresholds": LabelThresholds(novelty_rule=rule), "background": table}
+    prior = find_novelty_prior(works, citations, **options)
+    among = compute_novelty_confidence(works, citations, **options).sort("work_id").collect()
+    assert compute_novelty_confidence(works, citations, **options, prior=prior).sort("work_id").collect().equals(among)
+    known = among.drop_nulls("novelty_label")
+    assert prior.works == known.height
+    kept = NoveltyPrior.from_json(prior.to_json())
+    some = citations.collect()
+    for one in known["work_id"].sample(3, seed=1):
+        cited = some.filter(citing_id=one)
+        few = works.filter(pl.col("work_id").is_in([one, *cited["cited_id"]]))
+        alone = compute_novelty_confidence(few, cited, **options, prior=kept).filter(work_id=one).collect()
+        assert alone.equals(among.filter(work_id=one))
+    assert caplog.text == ""
+    without = compute_novelty_confidence(few, cited, **options).filter(work_id=one).collect()
+    assert caplog.text.count("too few to say how sure it is (needs 100)") == 1
+    if rule == "margin":
+        gap = without["label_confidence"].item() - among.filter(work_id=one)["label_confidence"].item()
+        assert abs(gap) < 0.25
+    with pytest.raises(NotEnoughWorksError, match="needs 100 works with a novelty label, found 1"):
+        find_novelty_prior(few, cited, **options)
+    other = LabelThresholds(novelty_rule="uzzi" if rule == "margin" else "margin")
+    with pytest.raises(ConfigError, match="prior is of the other rule"):
+        compute_novelty_confidence(works, citations, thresholds=other, prior=prior)
+    with pytest.raises(ConfigError, match="without a prior"):
+        compute_novelty_confidence(works, citations, prior=prior, thresholds=options["thresholds"], shrink=False)
+    for text in ("[]", '{"of_ten": 2, "shares": [], "works": 1}'):
+        with pytest.raises(ConfigError, match="NoveltyPrior"):
+            NoveltyPrior.from_json(text)

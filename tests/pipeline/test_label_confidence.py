@@ -31,8 +31,8 @@ from sciscidata import (
     verify,
 )
 from sciscidata.cli.main import main
-from sciscidata.errors import ConfigError, InputNotFoundError
-from sciscidata.release.read import hash_manifest, render_manifest
+from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
+from sciscidata.release.read import Release, hash_manifest, render_manifest
 
 WORLD = SyntheticConfig(n_works=3_000)
 SPLIT = SplitConfig(n_train=60, n_test=30, balance="none")
@@ -90,22 +90,39 @@ def test_a_release_states_its_ceiling_and_warns_of_labels_that_may_change(
     verify(release.folder)
 
 
-def test_a_release_says_how_sure_its_labels_are_nearly_as_all_works_do(tmp_path: Path) -> None:
+def test_a_release_says_how_sure_its_labels_are_as_all_works_do(tmp_path: Path) -> None:
     """Most neutral works are drawn, so the prior of the draw as it is would be off."""
     places: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
     split = SplitConfig(n_train=600, n_test=60, n_dev=9)
     release = build(BuildConfig(source=WORLD, out=tmp_path / "slice", split=split, **places))
+    verify(release.folder)
     found = release.label_confidence
     assert found.select("openalex_id", "split").equals(release.scores.select("openalex_id", "split"))
     works, citations, _ = scan_synthetic(WORLD)
-    scores = compute_label_confidence(compute_labels(compute_cd_index(works, citations)))
-    of_all = scores.with_columns(openalex_id=pl.format("W{}", "work_id")).collect()
-    both = found.join(of_all, on="openalex_id", suffix="_of_all", maintain_order="left")
-    gaps = both.select((pl.col(name) - pl.col(f"{name}_of_all")).abs().mean() for name in found.columns[2:])
-    assert max(gaps.row(0)) < 0.015
-    as_drawn = compute_label_confidence(release.scores.with_columns(cd_index=both["cd_index"])).collect()
-    gap = (pl.col("label_confidence") - both["label_confidence_of_all"]).abs().mean()
-    assert as_drawn.select(gap).item() > 0.03
+    scores = compute_labels(compute_cd_index(works, citations))
+    assert release.label_prior == indicators.find_label_prior(scores)
+    of_all = compute_label_confidence(scores).with_columns(openalex_id=pl.format("W{}", "work_id")).collect()
+    assert found.drop("split").equals(
+        found.select("openalex_id")
+        .join(of_all, on="openalex_id", maintain_order="left")
+        .select(found.drop("split").columns)
+    )
+    as_drawn = release.scores.join(pl.concat([release.train, release.test, release.dev]), on="openalex_id")
+    confidence = compute_label_confidence(as_drawn, prior=release.label_prior).collect()
+    assert confidence["label_confidence"].equals(found["label_confidence"])
+
+    # One made before the prior was kept takes that of its own works, each label as often as it is eligible.
+    manifest = {name: part for name, part in release.manifest.items() if name != "label_prior"}
+    older = Release(release.folder, manifest)
+    gap = (older.label_confidence["label_confidence"] - found["label_confidence"]).abs().mean()
+    assert older.label_prior is None
+    assert 0 < float(str(gap)) < 0.015
+    for wrong in ({}, {**release.manifest["label_prior"], "a": [1]}):
+        stated = manifest | {"label_prior": wrong}
+        seal = {"manifest_sha256": hash_manifest({k: v for k, v in stated.items() if k != "manifest_sha256"})}
+        (release.folder / "manifest.json").write_bytes(render_manifest(stated | seal))
+        with pytest.raises(VerificationError, match=r"was not written by sciscidata.*LabelPrior"):
+            verify(release.folder)
 
     inputs = tuple(str(release.folder / f"{name}.jsonl") for name in ("train", "test"))
     copied = SplitConfig(n_train=60, n_test=30)

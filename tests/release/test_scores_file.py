@@ -96,10 +96,12 @@ def test_nothing_else_in_a_release_changes_with_it(margin: Release, home: Path) 
     for name in names - {SCORES_FILE, *DOCUMENTS, "manifest.json"}:
         assert (margin.folder / name).read_bytes() == (without.folder / name).read_bytes()
     stated = [
-        {key: value for key, value in manifest.items() if key not in ("files", "manifest_sha256")}
+        {key: value for key, value in manifest.items() if key not in ("files", "manifest_sha256", "label_prior")}
         for manifest in (margin.manifest, without.manifest)
     ]
     assert stated[0] == stated[1]
+    assert "label_prior" in margin.manifest  # without counts, no confidence follows from it
+    assert "label_prior" not in without.manifest
     files = dict(margin.manifest["files"])
     assert set(files.pop(SCORES_FILE)) == {"bytes", "sha256"}
     data = {*files} - {*DOCUMENTS}  # the documents name the file of scores
