@@ -190,7 +190,7 @@ def diagnose_graph(
         _check_merged(graph, works, earlier),
         _judge("later_citations", edges.later, edges.dated, why=SWAPPED if is_swapped else ""),
     ]
-    n_rows, n_self = graph.n_rows, graph.n_self_citations
+    n_rows, n_self = graph.n_rows, graph.n_citing_themselves
     if (n_rows is None or n_self is None) and citations is not None:
         n_rows, n_self = _count_rows(citations)
     if n_rows is not None and n_self is not None:

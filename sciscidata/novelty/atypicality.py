@@ -66,7 +66,7 @@ def compute_atypicality(
     Args:
         works: WORKS; only work_id, publication_year and source_id are read. For the journals of the literature, set
             source_id to null where the source is not a journal. A reference counts if its work has a row here.
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         config: the null model, which pairs count, how z becomes a score; ``NoveltyConfig()`` when None.
         background: a file of ``write_background``: take the null model of each pair from there. A work gets the value
             of the large corpus if all its references are there, with year and venue. A pair or a year that the
