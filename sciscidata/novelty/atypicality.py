@@ -335,7 +335,7 @@ class YearScorer:
     def report(self) -> None:
         """Log where few venues dominate, and how much of what was asked for the background holds."""
         for remark in remark_on_concentration(self.concentrations):
-            _warn_once(remark)
+            _say_once(remark)
         if self.background is None:
             return
         known, asked = int(self.n_known.sum()), int(self.n_cells.sum())
@@ -349,9 +349,9 @@ class YearScorer:
 
 
 @cache
-def _warn_once(remark: str) -> None:
+def _say_once(remark: str) -> None:
     """Log a remark, once in a process: each measure of the same data would repeat it."""
-    logger.warning("%s", remark)
+    logger.info("%s", remark)
 
 
 def add_scores(rows: pl.DataFrame, score: Score) -> pl.DataFrame:

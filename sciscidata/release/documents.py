@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, cast
 import polars as pl
 
 from sciscidata.eligibility import list_removed
-from sciscidata.novelty.null_model import remark_on_concentration
 from sciscidata.own_label import OwnLabel, example_schema, stated_label, vocabularies
 from sciscidata.records.last_year_of_data import remark_on_later_works
 from sciscidata.release.manifest import (
@@ -77,17 +76,15 @@ def name_source(source: Mapping[str, Any], unnamed: str = "the source that its m
 
 
 def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
-    """Warn as the log did when a release was made: last year, novelty, data, filters, and years of few venues."""
+    """Warn as the log did when a release was made: last year, novelty, data and filters."""
     counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
     remarks: list[str] = []
     if manifest.get("eligibility", {}).get("last_year") is None:
         remarks += remark_on_later_works(counts.get("later_works"), counts.get("last_year"))
     name = name_source(manifest.get("source", {}))
     remarks += remark_on_novelty(atypicality, manifest["thresholds"].get("novelty_rule"), name)
-    shares = atypicality.get("venue_concentration", {}) if atypicality else {}
     remarks += [check["text"] for check in manifest.get("diagnostics", []) if check["level"] == "warning"]
-    remarks += remark_on_filters(counts)
-    return remarks + remark_on_concentration({int(year): share for year, share in shares.items()})
+    return remarks + remark_on_filters(counts)
 
 
 def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
