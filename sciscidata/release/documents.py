@@ -94,6 +94,20 @@ def render_documents(manifest: Mapping[str, Any], publication: Publication | Non
     return {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
 
 
+def without_options(remark: str) -> str:
+    """Return a remark without what it says of options of a build."""
+    return _OPTIONS.sub("", remark)
+
+
+def list_references(manifest: Mapping[str, Any]) -> list[str]:
+    """List what to cite besides a release, each in a line."""
+    names = [
+        (", ".join(author["family-names"] for author in work["authors"]), work)
+        for work in _About(manifest, Publication()).references()
+    ]
+    return [f"{authors} ({work['year']}). {work['title']}. doi:{work['doi']}" for authors, work in names]
+
+
 class _About:
     """What is said of one release, in each of the three documents."""
 
@@ -209,7 +223,7 @@ class _About:
             lines.append(said["languages"].format(languages=", ".join(languages)))
         if self.kind == "synthetic":
             lines.append(said["invented"])
-        remarks = [_OPTIONS.sub("", remark) for remark in remark_on_release(self.manifest)]
+        remarks = [*map(without_options, remark_on_release(self.manifest))]
         return lines + [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]
 
     def references(self) -> list[Mapping[str, Any]]:
