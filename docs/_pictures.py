@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import sciscidata as ssd
-from sciscidata import pipeline
+from sciscidata.diagnostics import of_release
 from sciscidata.indicators import compute_null_cd_index
 
 mpl.use("agg")
@@ -74,7 +74,7 @@ def draw_release(source: ssd.ExampleConfig | ssd.SyntheticConfig, name: str) -> 
         path.touch()
         save_both(name, plot, *arguments, **options)
 
-    with TemporaryDirectory() as home, mock.patch.object(pipeline, f"plot_{name}", draw):
+    with TemporaryDirectory() as home, mock.patch.object(of_release, f"plot_{name}", draw):
         ssd.build(ssd.BuildConfig(source=source, out=Path(home) / "release", cache_dir=Path(home) / "cache"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -127,10 +127,19 @@ class BuildConfig(Configuration):
                 yield f"EligibilityConfig.where[{name!r}] reads {beyond[0]!r} of all works", sample, of_works
 
     def stated(self) -> dict[str, Any]:
-        """State its own fields, without parts, as a manifest does: those at their defaults are left out."""
+        """State how works are scored, labelled and filtered, and its own fields that differ from their defaults.
+
+        The entries are those of a manifest.
+        """
         hints = field_hints(type(self))
         own = [one for one in fields(self) if one.name not in _NOT_STATED and not hints[one.name].configurations]
-        return {one.name: getattr(self, one.name) for one in own if getattr(self, one.name) != one.default}
+        changed = {one.name: getattr(self, one.name) for one in own if getattr(self, one.name) != one.default}
+        return {
+            "cd": self.cd.stated(),
+            "thresholds": asdict(self.thresholds),
+            "eligibility": self.eligibility.stated(),
+            **({"build": changed} if changed else {}),
+        }
 
     @property
     def measures(self) -> Measures:

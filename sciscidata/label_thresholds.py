@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,6 +20,8 @@ from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.options.checks import Configuration, Share, check_value, checked_config
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, WORKS, require_columns
+
+logger = logging.getLogger(__name__)
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.
 DISRUPTION_LABELS: Final = ("disruptive", "consolidating", "neutral")
@@ -36,6 +40,8 @@ FIELD_YEAR: Final = pl.concat_str(
     (pl.col("publication_year") // 5 * 5).cast(pl.String).fill_null(""),
     separator=" ",
 ).alias("field_year")
+#: The columns of the index, by what they end with.
+_INDEX: Final = re.compile(r"cd_index((?:_(?:[0-9]+(?:d|mo)?|all))?)")
 _CELL: Final = ("primary_field", "publication_year")
 _FEWEST: Final = 50  # works with a citer, for a cell to have ranks
 
@@ -114,10 +120,10 @@ class LabelThresholds(Configuration):
     def fit(cls, scores: AnyFrame, share: float = 0.1) -> LabelThresholds:
         """Find the cut-offs of labels by rank: the lowest, the middle and the highest ``share`` of each cell.
 
-        A cell is a primary field and five publication years (1990 to 1994). Only works with a citer are ranked. Ties
-        share a label, so a tenth may hold more. A cell with fewer than 50 works with a citer has no cut-offs, and its
-        works no label. Nor has one where ties let two shares overlap. A release keeps the cut-offs in its manifest, so
-        further works do not move them.
+        A cell is a primary field and five publication years (1990 to 1994). Only works with a citer are ranked, and
+        where ``scores`` have window_complete, those whose window is over. Ties share a label, so a tenth may hold more.
+        A cell with fewer than 50 such works has no cut-offs, and its works no label. Nor has one where ties let two
+        shares overlap. A release keeps the cut-offs in its manifest, so further works do not move them.
 
         Args:
             scores: CD_SCORES of all works, with ``primary_field`` and ``publication_year``.
@@ -133,6 +139,8 @@ class LabelThresholds(Configuration):
             >>> LabelThresholds.fit(scores.cast({"n_i": pl.UInt32, "n_j": pl.UInt32})).cells
             {'Art 1990': (0.09, 0.45, 0.54, 0.9)}
         """
+        from sciscidata.judged import WINDOW_COMPLETE, is_cited, is_judged  # readers of a release need none of it
+
         part = check_value("share", share, Annotated[float, msgspec.Meta(gt=0, le=0.3)])
         stage, known = "LabelThresholds.fit", pl.Schema({**CD_SCORES, **{name: WORKS[name] for name in _CELL}})
         needed = ["n_i", "n_j", "cd_index", *_CELL]
@@ -141,7 +149,7 @@ class LabelThresholds(Configuration):
         low, last = (cd.quantile(at, "lower") for at in (part, 0.5 + part / 2))
         first, high = (cd.quantile(at, "higher") for at in (0.5 - part / 2, 1 - part))
         cells = (
-            frame.filter(cd.is_not_null(), pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0)
+            frame.filter(cd.is_not_null(), is_judged() if WINDOW_COMPLETE in frame.collect_schema() else is_cited())
             .group_by(FIELD_YEAR)
             .agg(pl.len(), low=low, first=first, last=last, high=high)
             .filter(pl.col("len") >= _FEWEST, pl.col("low") < pl.col("first"), pl.col("last") < pl.col("high"))
@@ -199,8 +207,10 @@ def compute_labels(
 
     Returns:
         The rows of ``scores`` in their order. With a ``cd_index`` there is ``disruption_label`` (String: disruptive,
-        consolidating, neutral). With novelty scores or z there is ``novelty_label`` (String: novel, balanced,
-        conventional). A label is null where its score is null or NaN.
+        consolidating, neutral), with a ``cd_index_10`` ``disruption_label_10``; by rank there is only the first. With
+        novelty scores or z there is ``novelty_label`` (String: novel, balanced, conventional). A label is null where
+        its score is null or NaN. Works that are not judged have labels, too: nearly all uncited ones are neutral. With
+        the columns of compute_cd_index, a line of the log counts them.
 
     Raises:
         SchemaMismatchError: when called, if there is no score, or a score is not Float64.
@@ -212,16 +222,48 @@ def compute_labels(
         >>> compute_labels(pl.LazyFrame([row])).select("disruption_label", "novelty_label").collect().row(0)
         ('disruptive', 'conventional')
     """
-    rule = checked_config(thresholds, LabelThresholds, name="thresholds")
-    there = require_columns(scores, {}, frame_name="scores", stage="compute_labels").collect_schema()
+    rule, stage = checked_config(thresholds, LabelThresholds, name="thresholds"), "compute_labels"
+    there = require_columns(scores, {}, frame_name="scores", stage=stage).collect_schema()
     novelty = ("z_p10", "z_median") if rule.novelty_rule == "uzzi" else ("novelty_score", "conventionality_score")
     has_novelty = "novelty_score" in there or "z_p10" in there
-    needed = [*(["cd_index"] if "cd_index" in there or not has_novelty else []), *(novelty if has_novelty else ())]
-    known = CD_SCORES | ATYPICALITY
-    labelled = require_columns(scores, known, frame_name="scores", stage="compute_labels", columns=needed)
-    if "cd_index" in needed:
-        labelled = compute_disruption_labels(labelled, rule)
-    return compute_novelty_labels(labelled, rule, cut=cut) if has_novelty else labelled
+    windows = [found[1] for name in there if (found := _INDEX.fullmatch(name))] or ([] if has_novelty else [""])
+    windows = [""] if windows and rule.cells else windows  # ranks are those of one index
+    indices = [f"cd_index{window}" for window in windows]
+    known = EXAMPLE | CD_SCORES | ATYPICALITY | dict.fromkeys(indices, CD_SCORES["cd_index"])
+    needed = [*indices, *(rule.cell_columns if indices else ()), *(novelty if has_novelty else ())]
+    labelled = require_columns(scores, known, frame_name="scores", stage=stage, columns=needed)
+    for window in windows:
+        labelled = _label_disruption(labelled, rule, window)
+    if has_novelty:
+        labelled = compute_novelty_labels(labelled, rule, cut=cut)
+    return _watch_judged(labelled, stage, is_lazy=isinstance(scores, pl.LazyFrame))
+
+
+def _watch_judged(labelled: pl.LazyFrame, stage: str, *, is_lazy: bool) -> pl.LazyFrame:
+    """Log, of a lazy frame when it is collected, how many labels are of works that are not judged."""
+    from sciscidata.judged import WINDOW_COMPLETE, choose_works  # readers of a release need none of it
+
+    label, columns = "disruption_label", ("n_i", "n_j", WINDOW_COMPLETE)
+    if not {label, *columns} <= {*labelled.collect_schema()}:
+        return labelled
+    choice = choose_works(columns, label, "judged")
+
+    def say(rows: pl.Series | pl.LazyFrame) -> pl.Series:
+        frame = rows.struct.unnest().lazy() if isinstance(rows, pl.Series) else rows
+        found = choice.count_left_out(frame, label)
+        if found.open or found.uncited:
+            logger.info(
+                "%s: %s of %s labels are of works that are not judged: %s uncited in the window, and of %s the window "
+                "is not over.",
+                *(stage, f"{found.open + found.uncited:,}", f"{sum(found[:3]):,}"),
+                *(f"{found.uncited:,}", f"{found.open:,}"),
+            )
+        return rows.struct.field(label) if isinstance(rows, pl.Series) else pl.Series()
+
+    if not is_lazy:
+        say(labelled)
+        return labelled
+    return labelled.with_columns(pl.struct(label, *columns).map_batches(say, return_dtype=pl.String).alias(label))
 
 
 def compute_disruption_labels(scores: AnyFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
@@ -229,7 +271,12 @@ def compute_disruption_labels(scores: AnyFrame, thresholds: LabelThresholds | No
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     needed, known = ["cd_index", *cut.cell_columns], pl.Schema({**EXAMPLE, **CD_SCORES})
     frame = require_columns(scores, known, frame_name="CD_SCORES", stage="compute_disruption_labels", columns=needed)
-    cd = pl.col("cd_index").fill_nan(None)
+    return _label_disruption(frame, cut, "")
+
+
+def _label_disruption(frame: pl.LazyFrame, cut: LabelThresholds, window: str) -> pl.LazyFrame:
+    """Add the label of the window whose columns end with ``window``."""
+    cd = pl.col(f"cd_index{window}").fill_nan(None)
     if cut.cells:
         low, first, last, high = (
             FIELD_YEAR.replace_strict([*cut.cells], cuts, default=None, return_dtype=pl.Float64)
@@ -237,13 +284,13 @@ def compute_disruption_labels(scores: AnyFrame, thresholds: LabelThresholds | No
         )
         is_neutral = (first <= cd) & (cd <= last)
         label = _three_way(is_neutral, cd >= high, cd <= low, DISRUPTION_LABELS)
-        return frame.with_columns(label.alias("disruption_label"))
+        return frame.with_columns(label.alias(f"disruption_label{window}"))
     if cut.inclusive:
         disruptive, consolidating = cd >= cut.disruptive_min, cd <= cut.consolidating_max
     else:
         disruptive, consolidating = cd > cut.disruptive_min, cd < cut.consolidating_max
     label = _three_way(cd.is_not_null(), disruptive, consolidating, DISRUPTION_LABELS)
-    return frame.with_columns(label.alias("disruption_label"))
+    return frame.with_columns(label.alias(f"disruption_label{window}"))
 
 
 def compute_novelty_labels(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,11 @@ from typing import Any
 import polars as pl
 
 from sciscidata.config import BuildConfig, default_cache_dir, refuse_unread_of_published, refuse_windows
-from sciscidata.diagnostics.diagnose import Check, DataYears, diagnose_graph, diagnose_works, log_warnings
-from sciscidata.diagnostics.labels import diagnose_labels
-from sciscidata.disruption.label_confidence import compute_label_confidence
+from sciscidata.diagnostics.diagnose import log_warnings
+from sciscidata.diagnostics.of_release import check_works, describe, plot_pictures
 from sciscidata.eligibility import remark_on_names
 from sciscidata.engines.engine import Engine
-from sciscidata.errors import (
-    ConfigError,
-    EmptyInputError,
-    NotEnoughWorksError,
-)
-from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
-from sciscidata.novelty.atypicality import YearScorer
+from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.novelty.background import (
     Background,
     VenuePairs,
@@ -33,22 +26,18 @@ from sciscidata.novelty.background import (
     write_null_model,
 )
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.novelty.label_confidence import score_novelty_confidence
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
 from sciscidata.own_label import vocabularies
-from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
-from sciscidata.release.documents import name_source
 from sciscidata.release.export import write_labelled
 from sciscidata.release.read import Release
-from sciscidata.release.release import check_target, write_release
+from sciscidata.release.release import Target, check_target, write_release
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.draw import Drawn, draw
-from sciscidata.sampling.manifest_entries import NullModel, describe_background, describe_novelty, remark_on_novelty
-from sciscidata.schemas import CD_SCORES, Corpus
-from sciscidata.scoring import Computed, label_works, score
-from sciscidata.sources.kinds import Ask, Citations, Scored, Scores, Texts
-from sciscidata.sources.lazy_batches import put_beside
+from sciscidata.sampling.manifest_entries import describe_background
+from sciscidata.schemas import Corpus
+from sciscidata.scoring import add_confidence, label_works, score
+from sciscidata.sources.kinds import Ask, Citations, Scored, Scores
 from sciscidata.sources.registry import SourceConfig, find_source, open_citations, open_source
 from sciscidata.storage import refuse_unwritable
 from sciscidata.terminal.progress import begin_step, name_steps
@@ -98,17 +87,11 @@ def build(config: BuildConfig) -> Release:
         begin_step("filter and draw")
         labelled, label = label_works(scored, config.thresholds, config.label)
         drawn = _draw_or_shrink(labelled, replace(demand, label=label), config)
-        facts = _describe(labelled, drawn, config, background)
+        manifest = describe(labelled, drawn, config, background)
         begin_step("write the release")
-        return write_release(
-            drawn.drawn,
-            drawn.works,
-            config.out,
-            manifest=facts,
-            overwrite=config.overwrite,
-            scores_file=config.scores_file and labelled.facts.has_index,
-            extra=partial(_plot_pictures, labelled, drawn, facts),
-        )
+        scores_file = config.scores_file and labelled.facts.has_index
+        target = Target(config.out, config.overwrite, scores_file, partial(plot_pictures, labelled, drawn, manifest))
+        return write_release(drawn.drawn, drawn.works, manifest, target)
 
 
 @contextmanager
@@ -141,131 +124,17 @@ def _draw_or_shrink(labelled: Scored, demand: Demand, config: BuildConfig) -> Dr
 
 def _draw(labelled: Scored, demand: Demand, config: BuildConfig) -> Drawn:
     """Draw, with label confidence where a filter reads it, and say what was meant, or went wrong."""
-    eligibility, label, kind = demand.eligibility, demand.label, find_source(config.source)
+    kind = find_source(config.source)
     if not kind.sample:
-        for remark in remark_on_names(labelled.facts.vocabulary, eligibility):
+        for remark in remark_on_names(labelled.facts.vocabulary, demand.eligibility):
             logger.warning("%s", remark)
-    if eligibility.min_label_confidence:
-        sure = _find_confidence(labelled, demand, config).select("work_id", "label_confidence").collect()
-        labelled = replace(labelled, rows=put_beside(labelled.rows, sure))
+    if demand.eligibility.min_label_confidence:
+        labelled = add_confidence(labelled, demand, config.measures)
     try:
-        drawn = draw(labelled, demand, kind.text_options)
+        return draw(labelled, demand, kind.text_options)
     except NotEnoughWorksError:
-        log_warnings(_diagnose(labelled, config))  # which often say why
+        log_warnings(check_works(labelled, config))  # which often say why
         raise
-    except pl.exceptions.PolarsError as error:
-        if not eligibility.where:
-            raise
-        names = ", ".join(eligibility.where)
-        raise ConfigError(
-            f"EligibilityConfig.where ({names}) cannot be computed: {str(error).splitlines()[0]}. Mend the expression."
-        ) from error
-    works, eligible = (f"{drawn.counts['filters'][name]:,}" for name in ("works", "eligible"))
-    logger.info("%s of %s works are eligible", eligible, works)
-    if label is not None:
-        n_without = drawn.counts["filters"]["eligible"] - sum(drawn.counts["eligible"][label.name].values())
-        if n_without:
-            logger.info("%s of the eligible works have no %s and are not drawn", f"{n_without:,}", label.name)
-    return drawn
-
-
-def _find_confidence(labelled: Scored, demand: Demand, config: BuildConfig) -> pl.LazyFrame:
-    """Find how sure the labels of all works are: of disruption, or of novelty where that alone is balanced."""
-    if demand.balanced != ("novelty_label",):
-        rows = labelled.rows.select(*CD_SCORES, *config.thresholds.cell_columns)
-        return compute_label_confidence(rows, config.thresholds)
-    assert isinstance(labelled, Computed)  # the configuration refuses scores of others
-    assert config.novelty is not None
-    scorer = YearScorer.of(labelled.graph, labelled.source.works, config.novelty, config.background)
-    return score_novelty_confidence(scorer, config.thresholds).lazy()
-
-
-def _diagnose(scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
-    """Check the works, and their citations where the source has them."""
-    facts, lacks = scored.facts, scored.facts.lacks
-    years = DataYears(config.cd.window_years, last_year, facts.data_date)
-    if isinstance(scored, Computed):
-        return diagnose_graph(scored.graph, scored.source.works, scored.source.citations, years)
-    if "publication_year" in lacks:
-        return []
-    known = scored.rows.drop({"n_references", "n_citers"} & lacks.keys())
-    return diagnose_works(known if isinstance(scored.texts, Texts) else scored.texts, years)
-
-
-def _describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: dict[str, Any] | None) -> dict[str, Any]:
-    """State in JSON types what was read, decided and counted, and warn of what was probably not meant."""
-    kind, demand = find_source(config.source), drawn.demand
-    model = NullModel(
-        config=None if kind.brings_labels else config.novelty,
-        background=background,
-        is_published=config.has_published_scores,
-        concentrations=labelled.concentrations if isinstance(labelled, Computed) else {},
-    )
-    novelty = describe_novelty(model, drawn.scored, drawn.counts["filters"]["works"], config.thresholds)
-    name = name_source(labelled.facts.provenance)
-    for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule, name):
-        logger.warning("%s", remark)
-    checks, ceiling = _diagnose(labelled, config, last_year=drawn.counts["last_year"]), None
-    # Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no
-    # prior, and the ceiling of labels by rank is not known.
-    is_chosen = kind.sample or config.eligibility.min_label_confidence or config.thresholds.cells
-    if not is_chosen and "disruption_label" in demand.needed:
-        tested = drawn.drawn.filter(split="test") if demand.split.n_test else drawn.drawn
-        counts = drawn.counts["eligible"]["disruption_label"]
-        ceiling, sure = diagnose_labels(drawn.eligible, counts, count_labels(tested), config.thresholds)
-        checks += sure
-    log_warnings(checks)
-    return {
-        "source": labelled.facts.provenance,
-        "cd": config.cd.stated(),
-        "thresholds": asdict(config.thresholds),
-        "eligibility": config.eligibility.stated(),
-        "split": asdict(demand.split),
-        **({"build": own} if (own := config.stated()) else {}),
-        **({} if demand.label is None else {"label": demand.label.stated()}),
-        "atypicality": novelty,
-        "counts": drawn.counts,
-        "diagnostics": [check.stated() for check in checks],
-        **({} if ceiling is None else {"ceiling": ceiling}),
-    }
-
-
-def _plot_pictures(labelled: Scored, drawn: Drawn, facts: dict[str, Any], folder: Path) -> None:
-    """Draw the pictures of a release, those of published scores and of novelty only where works have them."""
-    thresholds, eligible = drawn.demand.thresholds, drawn.counts["eligible"]
-    data, published = labelled.facts.provenance, labelled.facts.published
-    if (label := drawn.demand.label) is not None:
-        found = count_labels(drawn.drawn, label.name, label.classes)
-        plot_label(label, eligible[label.name], found, data=data, path=folder / "label.png")
-    if isinstance(labelled, Computed) and "cd_index" in published.collect_schema():
-        scores, found = published.select("work_id", "cd_index"), data["comparison"]
-        plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison
-        with suppress(EmptyInputError):  # no work has both scores
-            plot_comparison(scores, labelled.to_compare, found, plain, data=data, path=folder / "comparison.png")
-    drawn_counts = {name: count_labels(drawn.drawn, name) for name in VOCABULARIES}
-    if labelled.facts.has_index:
-        plot_disruption(
-            drawn.eligible.select("cd_index"),
-            thresholds,
-            eligible=eligible["disruption_label"],
-            drawn=drawn_counts["disruption_label"],
-            data=data,
-            path=folder / "disruption.png",
-        )
-    with suppress(EmptyInputError):  # no eligible work has a z
-        plot_novelty(
-            drawn.scored,
-            drawn.eligible,
-            thresholds,
-            eligible_counts=eligible["novelty_label"],
-            drawn_counts=drawn_counts["novelty_label"],
-            n_unlabelled=drawn.drawn["novelty_label"].null_count(),
-            cut=(facts["atypicality"] or {}).get("conventionality_cut"),
-            data=data,
-            path=folder / "novelty.png",
-        )
-    with suppress(EmptyInputError):  # no work with a z has a year
-        plot_novelty_by_year(drawn.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
 
 
 def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dict[str, Any]:

@@ -46,7 +46,8 @@ CITATIONS = pl.Schema({"citing_id": pl.Int64(), "cited_id": pl.Int64()})
 #: One row per work and author. Where a source has names only, ``author_id`` is text.
 AUTHORS = pl.Schema({"work_id": pl.Int64(), "author_id": pl.Int64()})  # the number after A in an OpenAlex id
 
-#: One row per work of WORKS. Counts are null for a work without a year; ``cd_index`` is null when undefined.
+#: One row per work of WORKS. Counts are null for a work without a year; ``cd_index`` is null when undefined. Computed
+#: scores also have ``window_complete`` (Boolean); stages that read scores need none.
 CD_SCORES = pl.Schema(
     {
         "work_id": pl.Int64(),
@@ -83,6 +84,7 @@ CD_SWEEP = pl.Schema(
         "n_j": pl.UInt32(),
         "n_k": pl.UInt32(),
         "cd_index": pl.Float64(),
+        "window_complete": pl.Boolean(),
     }
 )
 

@@ -13,11 +13,13 @@ import polars as pl
 
 from sciscidata.disruption.compare import compare_scores, compare_z
 from sciscidata.disruption.index import cache_cd_index, score_graph
+from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.eligibility import add_references
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import LabelThresholds, compute_labels, find_conventionality_cut
 from sciscidata.novelty.atypicality import YearScorer, cache_atypicality, join_atypicality, rescore
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.label_confidence import score_novelty_confidence
 from sciscidata.own_label import OwnLabel, compute_own_labels, with_classes
 from sciscidata.sampling.demand import Demand
 from sciscidata.schemas import AS_PUBLISHED, CD_SCORES, has_own_scores
@@ -65,12 +67,16 @@ def score(source: Citations | Scores | Ask, demand: Demand, measures: Measures) 
 def _score_citations(source: Citations, demand: Demand, measures: Measures) -> Computed:
     """Score works by their citations, and compare published scores by label."""
     works, citations, facts, texts = source
+    if has_own_scores(facts.provenance):  # of what a corpus was made of: it has citations only
+        kept = {name: fact for name, fact in facts.provenance.items() if name not in ("scores", "labels")}
+        facts = facts._replace(provenance=kept)
     begin_step("build the citation graph")
     graph, concentrations = build_graph(works, citations, cache_dir=measures.cache_dir), dict[int, float]()
     of_graph = (source, graph, concentrations)
     if texts is None:
         begin_step("score disruption")
-        scores = _add_novelty(score_graph(graph, measures.cd), graph, works, measures, concentrations)
+        scores = score_graph(graph, measures.cd).select(*CD_SCORES)
+        scores = _add_novelty(scores, graph, works, measures, concentrations)
         return Computed(add_references(scores, citations), facts, works, *of_graph, scores.clear())
     scores = score_structure(graph, works, measures, concentrations)
     to_compare = scores.clear()
@@ -176,6 +182,20 @@ def label_works(scored: Scored, thresholds: LabelThresholds, own: OwnLabel | Non
         found = compute_own_labels(works, labelled, own)
     logger.info("%s: %s works have a class", own.name, f"{found.height:,}")
     return replace(scored, rows=labelled.join(found.lazy(), on="work_id", how="left")), with_classes(own, found)
+
+
+def add_confidence(labelled: Scored, demand: Demand, measures: Measures) -> Scored:
+    """Add how sure the labels of all works are: of disruption, or of novelty where that alone is balanced."""
+    thresholds = demand.thresholds
+    if demand.balanced == ("novelty_label",):
+        assert isinstance(labelled, Computed)  # the configuration refuses scores of others
+        assert measures.novelty is not None
+        scorer = YearScorer.of(labelled.graph, labelled.source.works, measures.novelty, measures.background)
+        sure = score_novelty_confidence(scorer, thresholds).lazy()
+    else:
+        sure = compute_label_confidence(labelled.rows.select(*CD_SCORES, *thresholds.cell_columns), thresholds)
+    beside = sure.select("work_id", "label_confidence").collect()
+    return replace(labelled, rows=put_beside(labelled.rows, beside))
 
 
 def _label_by_scores(scored: Scored, thresholds: LabelThresholds) -> pl.LazyFrame:

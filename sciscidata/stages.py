@@ -24,11 +24,13 @@ from sciscidata.diagnostics.diagnose import DataYears, diagnose_graph, diagnose_
 from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import Draws, NDraws, Null, score_nulls
+from sciscidata.disruption.windows import close_windows, find_open_in_fields, last_year_of
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, EmptyInputError, StorageError
 from sciscidata.graph.edges import count_edges, warn_of_edges, watch_scores
 from sciscidata.graph.graph import CitationGraph, Time, graph_folder
 from sciscidata.graph.year_files import by_work_id
+from sciscidata.judged import WINDOW_COMPLETE
 from sciscidata.novelty.atypicality import YearScorer, cache_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.options.checks import check_value, checked_config, parse_shard
@@ -70,9 +72,9 @@ class Measure(NamedTuple):
 
 #: By the stage that a file of scores states.
 MEASURES: Final = {
-    "cd": Measure("CD index", plot=plots.plot_disruption),
+    "cd": Measure("CD index", version=2, plot=plots.plot_disruption),
     "null_cd": Measure("CD index against a null model", score="z", plot=plots.plot_null_cd_index),
-    "cd_sweep": Measure("CD index in many ways", rows="rows", plot=plots.plot_cd_sweep),
+    "cd_sweep": Measure("CD index in many ways", version=2, rows="rows", plot=plots.plot_cd_sweep),
     "novelty": Measure("atypicality"),
 }
 
@@ -195,7 +197,8 @@ def write_cd_index(
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
         focal = shard_range(graph, number - 1, n_shards)
         parts = cache_cd_index(graph, cache_dir, config, focal=focal, engine=engine)
-        return by_work_id(parts, graph.work_ids[focal.start : focal.stop])
+        is_open = find_open_in_fields(scan_corpus(folder).works, config, last_year_of(graph))
+        return (close_windows(rows, is_open) for rows in by_work_id(parts, graph.work_ids[focal.start : focal.stop]))
 
     return _score_to_file(score, out, _Scored(facts, folder, cache_dir, config.time), overwrite=overwrite)
 
@@ -373,7 +376,10 @@ def write_cd_sweep(
             scores = score_nulls(graph, configs, draws, tasks=None if engine is None else (engine, home))
             nulls = {name: rows.select("work_id", "null_mean", "null_std", "z") for name, rows in scores.items()}
         ids, years = graph.work_ids[: graph.n_known], _years(graph)
-        spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
+        works, end = scan_corpus(folder).works, last_year_of(graph)
+        is_open = {name: find_open_in_fields(works, config, end) for name, config in configs.items()}
+        files = {name: (close_windows(rows, is_open[name]) for rows in by_work_id(parts[name], ids)) for name in parts}
+        spans = zip(*files.values(), strict=True)
         return (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
 
     with own_work(home):
@@ -439,7 +445,7 @@ def _sweep_rows(
     years: pl.DataFrame,
 ) -> pl.DataFrame:
     """Put the scores of a span of works below each other, sorted by work, convention and window."""
-    names, long = ("n_i", "n_j", "n_k", "cd_index"), list[pl.DataFrame]()
+    names, long = ("n_i", "n_j", "n_k", "cd_index", WINDOW_COMPLETE), list[pl.DataFrame]()
     for name, rows in spans.items():
         for window, length in configs[name].all_windows.items():
             part = rows.select("work_id", *(pl.col(column + window).alias(column) for column in names)).with_columns(

@@ -7,13 +7,13 @@ from .envs.env import build_messages as build_messages
 from .errors import SciSciRLError as SciSciRLError
 from .lab.adversarial.play import play_episode as play_episode
 from .lab.analysis.compare import compare_predictions as compare_predictions
-from .lab.compose import make_builder as make_builder
-from .lab.compose import make_config as make_config
-from .lab.compose import train_preset as train_preset
 from .lab.evaluation.config import EvaluationConfig as EvaluationConfig
 from .lab.evaluation.evaluate import evaluate_model as evaluate_model
 from .lab.report.report import ReportConfig as ReportConfig
 from .lab.report.report import write_report as write_report
+from .lab.training.rl import make_builder as make_builder
+from .lab.training.rl import make_config as make_config
+from .lab.training.rl import train_preset as train_preset
 from .metrics.metrics import measure_predictions as measure_predictions
 from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS

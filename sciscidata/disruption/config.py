@@ -139,6 +139,24 @@ class CDConfig(Conventional):
         n, unit = length(window)
         return range(first, (time + n if unit == "d" else _add_months(time, n)) + 1)
 
+    def first_open_time(self, window: Window, last_year: int | None) -> int | None:
+        """Return the first year (with ``time`` by date: the first day) whose window is not over before ``last_year``.
+
+        None if the window has no end, or the last year is not known.
+
+        Example:
+            >>> CDConfig().first_open_time(5, 2024)
+            2019
+        """
+        if window is None or last_year is None:
+            return None
+        if self.time == "publication_year":
+            assert isinstance(window, int)  # _check has refused others
+            return first_open_window(window, last_year)
+        n, unit = length(window)
+        new_year = int(np.datetime64(last_year - 1970, "Y").astype("M8[D]").astype(np.int64))
+        return new_year - n if unit == "d" else _add_months(new_year, -n)
+
     def stated(self) -> dict[str, Any]:
         """Return the options as a manifest states them: all, but those of ``_ADDED`` only where they are set."""
         return {

@@ -15,6 +15,14 @@ import polars as pl
 from sciscidata._kernels.arrays import AnyArray
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter, split_at
+from sciscidata.disruption.windows import (
+    close_windows,
+    find_open_in_fields,
+    last_year_of,
+    mark_windows,
+    say_judged,
+    window_schema,
+)
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import ConfigError
@@ -36,7 +44,7 @@ from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, require_columns
 from sciscidata.storage.parquet import write_parquet
 from sciscidata.terminal.progress import Advance, progress_bar
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _ROWS_AT_ONCE = 1 << 22
 _COUNTS = {name: pl.UInt32() for name in ("n_i", "n_j", "n_k")} | {
     name: pl.Int64() for name in ("n_shared", "n_to_date")
@@ -59,7 +67,8 @@ def compute_cd_index(
     at least one of them. n_k cite at least one of them and not f. cd_index = (n_i - n_j) / (n_i + n_j + n_k).
 
     Args:
-        works: WORKS; only work_id, publication_year and, with ``config.time``, publication_date are read.
+        works: WORKS; only work_id, publication_year and, if they are there, primary_field and, with ``config.time``,
+            publication_date are read.
         citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         config: which convention; ``CDConfig()`` when None.
         cache_dir: keep the graph here for later runs.
@@ -73,7 +82,9 @@ def compute_cd_index(
         window_from="cited" those inside it), di5_index ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index ((n_i - n_j) /
         (n_i + n_j)), dependence (n_shared / (n_i + n_j)). With ``config.di_l`` of 3, n_j3 and di3_index instead of n_j5
         and di5_index. With ``config.windows`` the counts and indices of each window too: n_i_10, n_j_10, n_k_10,
-        cd_index_10.
+        cd_index_10. Last, window_complete (and window_complete_10): Boolean, whether the window is over before the
+        data's last year, so that no citer is still to come. Null without a year, or if the window has no end. A
+        ``primary_field`` of ``works`` whose works end earlier counts to its own last year.
 
     Raises:
         ConfigError: when called, if ``config`` is not a CDConfig, or ``n_threads`` not a whole number above 0.
@@ -89,7 +100,7 @@ def compute_cd_index(
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [2, 3, 4, 4, 5], "cited_id": [1, 2, 2, 1, 1]})
         >>> compute_cd_index(works, citations).filter(pl.col("work_id") == 2).collect().row(0)
-        (2, 1, 1, 1, 0.0)
+        (2, 1, 1, 1, 0.0, False)
     """
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
     config = _checked(config, n_threads)
@@ -97,9 +108,13 @@ def compute_cd_index(
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, time=config.time, cache_dir=cache_dir, n_threads=n_threads)
-        return watched(score_graph(graph, config, n_threads=n_threads), graph, "compute_cd_index")
+        scores = watched(score_graph(graph, config, n_threads=n_threads), graph, "compute_cd_index")
+        scores = close_windows(scores, find_open_in_fields(works, config, last_year_of(graph)))
+        say_judged(scores, "compute_cd_index")
+        return scores
 
-    return with_original_ids(pl.defer(score, schema=score_schema(config)), works)
+    schema = pl.Schema(score_schema(config) | window_schema(config))
+    return with_original_ids(pl.defer(score, schema=schema), works)
 
 
 def score_graph(
@@ -125,7 +140,8 @@ def score_graph(
     rows = pl.concat([*parts, _undated_rows(graph, range(dated.stop, focal.stop), config)], how="diagonal")
     # Slice by slice, since every step of the arithmetic makes a column.
     starts = range(0, max(rows.height, 1), _ROWS_AT_ONCE)
-    return pl.concat([add_indices(rows.slice(start, _ROWS_AT_ONCE), config) for start in starts])
+    scores = pl.concat([add_indices(rows.slice(start, _ROWS_AT_ONCE), config) for start in starts])
+    return scores.hstack(mark_windows(graph, config, focal))
 
 
 def cache_cd_index(
@@ -157,10 +173,12 @@ def cache_cd_index(
                 files.write(year_of(span), _rows_of(shares, span))
             spans = []
         for span, counts in _counts_by_year(graph, config, spans, n_threads):
-            files.write(year_of(span), add_indices(counted_rows(graph, span, counts), config))
+            rows = add_indices(counted_rows(graph, span, counts), config)
+            files.write(year_of(span), rows.hstack(mark_windows(graph, config, span)))
         if dated.stop < focal.stop or not focal:
-            rows = _undated_rows(graph, range(dated.stop, focal.stop), config)
-            files.write(graph.years.size, add_indices(rows, config))
+            undated = range(dated.stop, max(dated.stop, focal.stop))
+            rows = add_indices(_undated_rows(graph, undated, config), config)
+            files.write(graph.years.size, rows.hstack(mark_windows(graph, config, undated)))
 
     share = [] if len(focal) == graph.n_known else [focal.start, focal.stop]
     key = content_hash(graph, _FORMAT_VERSION, config.stated(), share)

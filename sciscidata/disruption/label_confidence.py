@@ -14,6 +14,7 @@ from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array, read_
 from sciscidata._support.parallel import run_all
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
+from sciscidata.judged import WINDOW_COMPLETE, Population, choose_population, is_cited
 from sciscidata.label_thresholds import FIELD_YEAR, LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import check_value, checked_config
 from sciscidata.options.did_you_mean import refuse_gone
@@ -101,7 +102,11 @@ class LabelCeiling(NamedTuple):
 
 @_refuse_by
 def find_label_ceiling(
-    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, shares: Mapping[str, float] | None = None
+    scores: AnyFrame,
+    thresholds: LabelThresholds | None = None,
+    *,
+    shares: Mapping[str, float] | None = None,
+    population: Population = "judged",
 ) -> LabelCeiling:
     """Find the highest expected accuracy and macro-F1 of any predictor of disruption labels, however good.
 
@@ -115,10 +120,12 @@ def find_label_ceiling(
     around them by about 0.5 / sqrt(n).
 
     Args:
-        scores: CD_SCORES of all works that may be drawn. Works without an index or a citer are left out.
+        scores: CD_SCORES of all works that may be drawn. Works without an index or a citer are left out, and with
+            ``window_complete``, as ``compute_cd_index`` has it, those whose window is not over.
         thresholds: ``LabelThresholds()`` when None.
         shares: the share of each label among the works to be predicted, if they are drawn by label:
             ``{"disruptive": 1 / 3, ...}`` for a balanced release. None: as in ``scores``.
+        population: ``"all"`` counts open windows, too.
 
     Raises:
         SchemaMismatchError: if a column is missing or has another type.
@@ -136,7 +143,7 @@ def find_label_ceiling(
     """
     if shares is not None:
         shares = check_shares(shares)
-    return redraw_labels(scores, thresholds).find_ceiling(shares)
+    return redraw_labels(scores, thresholds, population=population).find_ceiling(shares)
 
 
 def check_shares(shares: Mapping[str, float]) -> dict[str, float]:
@@ -174,7 +181,13 @@ class Redraws(NamedTuple):
         return LabelCeiling(*best_expected(weighed.reshape(-1, 3)), sum(self.counts.values()))
 
 
-def redraw_labels(scores: AnyFrame, thresholds: LabelThresholds | None = None, *, most: int | None = None) -> Redraws:
+def redraw_labels(
+    scores: AnyFrame,
+    thresholds: LabelThresholds | None = None,
+    *,
+    most: int | None = None,
+    population: Population = "judged",
+) -> Redraws:
     """Spread works over 16 pairs of rates each, at most the first ``most`` of a label. See ``find_label_ceiling``."""
     from sciscidata.disruption import _label_kernels as kernels
 
@@ -185,7 +198,9 @@ def redraw_labels(scores: AnyFrame, thresholds: LabelThresholds | None = None, *
         raise ConfigError(
             f"{stage}: the ceiling of labels by rank is not known. Give thresholds without LabelThresholds.cells."
         )
-    labelled = compute_disruption_labels(frame.filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0), cut)
+    if WINDOW_COMPLETE in frame.collect_schema():
+        frame, _ = choose_population(frame, "cd_index", population, stage)
+    labelled = compute_disruption_labels(frame.filter(is_cited()), cut)
     rows = labelled.drop_nulls("disruption_label").select("disruption_label", *_COUNTS).collect()
     if rows.is_empty():
         raise EmptyInputError(f"{stage}: no work has a CD index and a citer in the window. Give all scored works.")

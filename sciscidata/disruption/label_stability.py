@@ -14,6 +14,7 @@ from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import EmptyInputError
 from sciscidata.frames import AnyFrame
+from sciscidata.judged import WINDOW_COMPLETE, is_cited
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import PositiveInt, check_value, checked_config
 from sciscidata.schemas import WORKS, require_columns
@@ -43,8 +44,8 @@ def find_label_stability(
 ) -> pl.DataFrame:
     """Find which share of works have, some years after publication, the disruption label of all years.
 
-    At each age it counts works that are cited at some time and whose window of that many years ends before
-    ``last_year``. So later ages have fewer works, and older ones.
+    At each age it counts works that are cited at some time and whose window of that many years is over in the data. So
+    later ages have fewer works, and older ones.
 
     Args:
         works: WORKS, as for ``compute_cd_index``.
@@ -52,7 +53,7 @@ def find_label_stability(
         config: which convention; ``CDConfig()`` when None. Its windows are not read.
         thresholds: ``LabelThresholds()`` when None.
         ages: years after publication.
-        last_year: last year of the data; when None, the last that a work has.
+        last_year: last year of the data; when None, it is found, as for window_complete of ``compute_cd_index``.
         cache_dir: as in ``compute_cd_index``.
 
     Returns:
@@ -80,17 +81,16 @@ def find_label_stability(
     last_year = check_value("last_year", last_year, int | None)
     config = replace(checked_config(config, CDConfig), window_years=None, windows=tuple(ages), family=True)
     scores = compute_cd_index(works, citations, config, cache_dir=cache_dir)
-    if last_year is None:
-        last_year = years.select(pl.col("publication_year").max()).collect().item()
-    counted = scores.join(years, on="work_id").filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0).collect()
+    counted = scores.join(years, on="work_id").filter(is_cited()).collect()
     final = _label(counted, thresholds, "")
     parts: list[pl.DataFrame] = []
     for age in ages:
         citers = pl.col(f"n_i_{age}").cast(pl.Int64) + pl.col(f"n_j_{age}")
         references = pl.col("n_refs").cast(pl.Int64)
-        early = counted.with_columns(is_same=_label(counted, thresholds, f"_{age}") == final).filter(
-            pl.col("publication_year").cast(pl.Int64) + age < (last_year or 0)
-        )
+        is_over = pl.col(f"{WINDOW_COMPLETE}_{age}")
+        if last_year is not None:
+            is_over = pl.col("publication_year").cast(pl.Int64) + age < last_year
+        early = counted.with_columns(is_same=_label(counted, thresholds, f"_{age}") == final).filter(is_over)
         of_work = pl.concat_list(
             pl.lit("all"),
             _bin(citers, _CITERS) + " citers",
@@ -102,7 +102,8 @@ def find_label_stability(
     shares = pl.concat(parts)
     if shares.is_empty():
         raise EmptyInputError(
-            f"{stage}: no window of {ages[0]} years ends before the last year of the data ({last_year}). "
+            f"{stage}: no window of {ages[0]} years ends before the last year of the data"
+            f"{'' if last_year is None else f' ({last_year})'}. "
             "Give smaller ages, or data of more years."
         )
     return shares.sort("age", pl.col("group").cast(pl.Enum(GROUPS)))

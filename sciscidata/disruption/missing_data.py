@@ -15,6 +15,7 @@ from sciscidata.errors import EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import build_graph, require_times
+from sciscidata.judged import Population, is_cited, is_judged
 from sciscidata.label_thresholds import LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import Share, check_value, checked_config
 from sciscidata.schemas import CITATIONS, require_columns
@@ -45,11 +46,12 @@ def find_effect_of_missing_data(
     citations_missing: Iterable[float] = (0.05, 0.1, 0.2),
     references_missing: Iterable[float] = (0.1,),
     seed: int = 0,
+    population: Population = "judged",
 ) -> pl.DataFrame:
     """Take citations away, and see which works keep their disruption label.
 
     Which ones are missing depends on the ids and ``seed`` only. What is missing at a small share is missing at a larger
-    one, too. All counts are of works with a label and a citer in the window.
+    one, too. All counts are of works with a label and a citer in the window, and whose window is over.
 
     Args:
         works: WORKS, as for ``compute_cd_index``.
@@ -59,6 +61,7 @@ def find_effect_of_missing_data(
         citations_missing: shares of all citations to take away.
         references_missing: shares of all works whose whole reference lists to take away.
         seed: of what is missing.
+        population: ``"all"`` counts open windows, too.
 
     Returns:
         MISSING_DATA. ``missing``: ``"nothing"``, ``"citations"`` or ``"references"``; ``share``: how much. ``label``:
@@ -88,6 +91,7 @@ def find_effect_of_missing_data(
     for kind, shares in (("citations", citations_missing), ("references", references_missing)):
         gaps += [(kind, share) for share in check_value(f"{kind}_missing", tuple(shares), tuple[Share, ...])]
     check_value("seed", seed, int)
+    check_value("population", population, Population)
     parts: list[pl.DataFrame] = []
     whole = pl.DataFrame()
     for kind, share in gaps:
@@ -96,7 +100,7 @@ def find_effect_of_missing_data(
         scores = score_graph(graph, config)
         if kind == "nothing":
             watched(scores, graph, stage)
-        cited = scores.lazy().filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0)
+        cited = scores.lazy().filter(is_judged() if population == "judged" else is_cited())
         rows = compute_disruption_labels(cited, cut).drop_nulls("disruption_label").collect()
         if rows.is_empty():
             raise EmptyInputError(
@@ -129,7 +133,7 @@ def _compare(kind: str, share: float, whole: pl.DataFrame, rows: pl.DataFrame, c
     from sciscidata._kernels.random import WEYL
 
     hashed = pl.col("work_id").reinterpret(signed=False) * pl.lit(int(WEYL), pl.UInt64)
-    ceiling = redraw_labels(rows.sort(hashed, "work_id"), cut, most=_SPREAD).find_ceiling()
+    ceiling = redraw_labels(rows.sort(hashed, "work_id"), cut, most=_SPREAD, population="all").find_ceiling()
     now = rows.select("work_id", now="disruption_label")
     both = whole.join(now, on="work_id", how="left").with_columns(
         is_same=(pl.col("disruption_label") == pl.col("now")).fill_null(value=False), is_lost=pl.col("now").is_null()

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata.errors import ConfigError
-from sciscidata.frames import AnyFrame
+from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.judged import WINDOW_COMPLETE, Choice, Population
 from sciscidata.plots.figure import (
     COLOURS,
     INK,
@@ -32,8 +33,10 @@ from sciscidata.plots.figure import (
 )
 from sciscidata.plots.measure import (
     MEASURED,
+    Asked,
     Numbers,
     Stat,
+    choose_value,
     count_hidden,
     measure,
     name_column,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW: Final = 30
+YEAR: Final = "publication_year"
 #: Okabe and Ito 2008, without yellow and black.
 LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#777777")
 _INTERVALS: Final = {"share": "Wilson", "mean": "t"}
@@ -63,6 +67,8 @@ def plot_by(
     by: str | None = None,
     stat: Stat = "mean",
     few: int = FEW,
+    population: Population = "judged",
+    unit: str | None = "",
     complete_until: int | None = None,
     **look: Unpack[Look],
 ) -> Figure:
@@ -79,8 +85,10 @@ def plot_by(
         by: a column of at most seven groups, each with a colour.
         stat: as in ``measure_by``.
         few: a group with fewer works is shown as unsure.
-        complete_until: where ``x`` is the year: the last one whose citation window is complete. Later years are shown
-            as unsure. None: all are complete.
+        population: as in ``measure_by``; the caption counts the works that are left out.
+        unit: as in ``measure_by``.
+        complete_until: where ``x`` is the year: the last one whose citation window is over. Later years are shown as
+            unsure. None: found in ``window_complete``, if the frame has it.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -93,12 +101,12 @@ def plot_by(
 
     Example:
         >>> papers = pl.DataFrame({"team_size": [1, 1, 2, 2], "cd_index": [0.5, 0.1, 0.0, -0.2]})
-        >>> figure = plot_by(papers, "team_size", stat="median", few=2, data="four papers")
+        >>> figure = plot_by(papers, "team_size", stat="median", few=2, unit=None, data="four papers")
         >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
         ('team size', 'median CD index')
     """
     keys = [x, *([by] if by is not None else [])]
-    read = read_groups(frame, keys, y, stat, "plot_by")
+    read, left_out = read_groups(frame, Asked(keys, y, stat, population, unit), "plot_by")
     measured = measure(read, keys, y, stat, "plot_by")
     if measured.is_empty():
         refuse_nothing(frame, [*keys, y], "plot_by")
@@ -113,8 +121,22 @@ def plot_by(
     if len(lines) > len(LINES):
         raise ConfigError(f"by={by!r} has {len(lines)} groups, a picture has {len(LINES)} colours. Keep fewer.")
     hidden = count_hidden(read, [*map(name_column, keys), name_column(y)], keys)
+    if complete_until is None and x == YEAR:
+        complete_until = find_complete_until(frame, choose_value(to_lazy(frame, "", ""), y, stat, "judged"), "plot_by")
     reading = Reading(few=few, by=by, after=complete_until)
-    return plot_panels(look, x, [Panel(y, stat, lines)], reading, describe_hidden(hidden))
+    remarks = describe_hidden(hidden) + left_out.describe()
+    return plot_panels(look, x, [Panel(y, stat, lines)], reading, remarks)
+
+
+def find_complete_until(frame: AnyFrame, choice: Choice, stage: str) -> int | None:
+    """Find the last year in which a window is over, by the column of ``choice``; None if it is not known."""
+    column = WINDOW_COMPLETE + choice.window
+    rows = to_lazy(frame, "the frame", stage)
+    if choice.counts is None or not {YEAR, column} <= {*rows.collect_schema()}:
+        return None
+    is_over = pl.col(column).cast(pl.Boolean)
+    last, n_open = rows.select(pl.col(YEAR).filter(is_over).max(), (~is_over).sum()).collect(engine="streaming").row(0)
+    return last if n_open else None
 
 
 class Panel(NamedTuple):

@@ -9,9 +9,18 @@ import numpy as np
 import polars as pl
 
 from sciscidata.errors import ConfigError
-from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.plots.by_group import FEW, Panel, Reading, describe_hidden, name_rows, plot_panels
+from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.judged import Choice, LeftOut, Population
+from sciscidata.plots.by_group import (
+    FEW,
+    YEAR,
+    Panel,
+    Reading,
+    describe_hidden,
+    find_complete_until,
+    name_rows,
+    plot_panels,
+)
 from sciscidata.plots.figure import (
     INK,
     PALE,
@@ -22,7 +31,7 @@ from sciscidata.plots.figure import (
     tick_numbers,
     write_share,
 )
-from sciscidata.plots.measure import add_up, estimate, read_values, refuse_nothing
+from sciscidata.plots.measure import add_up, choose_value, estimate, read_values, refuse_nothing
 from sciscidata.records.last_year_of_data import count_years, find_last_year
 from sciscidata.release.read import Release
 from sciscidata.schemas import EXAMPLE, require_columns
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_YEAR, _FIELD = "publication_year", "primary_field"
+_FIELD = "primary_field"
 _MOST_FIELDS: Final = 26  # as many as OpenAlex has
 _MOST_YEARS: Final = 500
 _FEW_YEARS: Final = 40
@@ -42,7 +51,9 @@ def plot_by_year(
     *,
     label: str = "disruptive",
     score: str = "cd_index",
+    by: str = YEAR,
     few: int = FEW,
+    population: Population = "judged",
     complete_until: int | None = None,
     **look: Unpack[Look],
 ) -> Figure:
@@ -58,9 +69,11 @@ def plot_by_year(
             or without a score do not count in its panel.
         label: one of the labels of EXAMPLE, or a class of your own label; "" leaves out the panel.
         score: a column of numbers; "" leaves out the panel.
+        by: the column of years.
         few: a year with fewer works is shown as unsure.
-        complete_until: last year whose citation window is complete; later years are shown as unsure. None: of the CD
-            index, the caption warns of the last years.
+        population: as in ``measure_by``; the caption counts the works that are left out.
+        complete_until: last year whose citation window is over; later years are shown as unsure. None: found in
+            ``window_complete``, if the frame has it.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -79,17 +92,20 @@ def plot_by_year(
         >>> [axes.get_ylabel() for axes in figure.axes]
         ['share disruptive', 'mean CD index']
     """
-    groups = _add_up(labelled, _YEAR, label, score, "plot_by_year").drop_nulls(_YEAR)
-    counts = dict(groups.select(_YEAR, "n").rows())
+    groups, left_out = _add_up(labelled, by, (label, score), population, "plot_by_year")
+    groups = groups.drop_nulls(by)
+    counts = dict(groups.select(by, "n").rows())
     first, last = _choose_span(counts, few)
     hidden = {
         f"before {first}": sum(n for year, n in counts.items() if year < first),
         f"after {last}": sum(n for year, n in counts.items() if year > last),
     }
-    panels = _measure(groups.filter(pl.col(_YEAR).is_between(first, last)), _YEAR, label, score)
-    unknown = complete_until is None and (score.startswith("cd_index") or label in VOCABULARIES["disruption_label"])
-    note = " Citation windows of the last years may not be over (no complete_until is given)." if unknown else ""
-    return plot_panels(look, _YEAR, panels, Reading(few, after=complete_until), describe_hidden(hidden) + note)
+    panels = _measure(groups.filter(pl.col(by).is_between(first, last)), by, label, score)
+    if complete_until is None and by == YEAR:
+        for choice in _choose(to_lazy(labelled, "the frame", "plot_by_year"), (label, score), "judged"):
+            complete_until = complete_until or find_complete_until(labelled, choice, "plot_by_year")
+    remarks = describe_hidden(hidden) + left_out.describe()
+    return plot_panels(look, by, panels, Reading(few, after=complete_until), remarks)
 
 
 def plot_by_field(
@@ -97,7 +113,9 @@ def plot_by_field(
     *,
     label: str = "disruptive",
     score: str = "cd_index",
+    by: str = _FIELD,
     few: int = FEW,
+    population: Population = "judged",
     **look: Unpack[Look],
 ) -> Figure:
     """Plot the share of a label and the mean of a score by field, with 95% intervals, largest share first.
@@ -107,7 +125,9 @@ def plot_by_field(
             counted in the title; of more than 26 fields those with most works are shown.
         label: as in ``plot_by_year``.
         score: as in ``plot_by_year``.
+        by: the column of fields, or of any names.
         few: a field with fewer works is shown as unsure.
+        population: as in ``measure_by``; the caption counts the works that are left out.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -126,13 +146,13 @@ def plot_by_field(
         >>> [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
         ['Psychology (1)', 'Medicine (2)']
     """
-    groups = _add_up(labelled, _FIELD, label, score, "plot_by_field")
-    named = groups.drop_nulls(_FIELD).sort("n", _FIELD, descending=[True, False])
+    groups, left_out = _add_up(labelled, by, (label, score), population, "plot_by_field")
+    named = groups.drop_nulls(by).sort("n", by, descending=[True, False])
     shown = named.head(_MOST_FIELDS)
     n_all, n_named, n_shown = (int(frame["n"].sum()) for frame in (groups, named, shown))
     hidden = {"without a field": n_all - n_named, "in smaller fields": n_named - n_shown}
-    panels = _measure(shown, _FIELD, label, score)
-    return plot_panels(look, _FIELD, panels, Reading(few), describe_hidden(hidden))
+    panels = _measure(shown, by, label, score)
+    return plot_panels(look, by, panels, Reading(few), describe_hidden(hidden) + left_out.describe())
 
 
 def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
@@ -191,13 +211,13 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
 def _plot_counts(frames: Mapping[str, AnyFrame], stage: str, look: Look) -> Figure:
     """Draw the works of one frame by year and by field, or the shares of a second beside those of the first."""
     works = [
-        require_columns(frame, EXAMPLE, frame_name=name, stage=stage, columns=[_YEAR]) for name, frame in frames.items()
+        require_columns(frame, EXAMPLE, frame_name=name, stage=stage, columns=[YEAR]) for name, frame in frames.items()
     ]
     totals = [int(frame.select(pl.len()).collect(engine="streaming").item()) for frame in works]
     by_year, by_field = [count_years(frame) for frame in works], [_count_fields(frame) for frame in works]
     for frame, counts in zip(works, by_year, strict=True):
         if not counts:
-            refuse_nothing(frame, [_YEAR], stage)
+            refuse_nothing(frame, [YEAR], stage)
     ends = [end for counts in by_year for end in _choose_span(counts, few=1)]
     span = [*range(max(min(ends), max(ends) - _MOST_YEARS), max(ends) + 1)]
     fields = sorted(by_field[0], key=lambda name: (-by_field[0][name], name))[:_MOST_FIELDS] if all(by_field) else []
@@ -253,18 +273,35 @@ def _draw_counts(
     return shown
 
 
-def _add_up(labelled: AnyFrame, by: str, label: str, score: str, stage: str) -> pl.DataFrame:
-    """Add up ``label``, as 0 and 1, and ``score`` in each group."""
+def _add_up(
+    labelled: AnyFrame, by: str, columns: tuple[str, str], population: Population, stage: str
+) -> tuple[pl.DataFrame, LeftOut]:
+    """Add up a label, as 0 and 1, and a score in each group, of the works that count for each."""
+    label, score = columns
     if not label and not score:
         raise ConfigError("there is nothing to show. Name a label, a score, or both.")
-    labelled = require_columns(labelled, EXAMPLE, frame_name="the frame", stage=stage, columns=[by])
-    rows = read_values(labelled, [by], {"label": (label, "share"), "score": (score, "mean")}, stage=stage)
-    groups = add_up(rows, [by], ["label", "score"])
+    needed = {by: EXAMPLE[YEAR if stage == "plot_by_year" else _FIELD]}
+    labelled = require_columns(labelled, needed, frame_name="the frame", stage=stage)
+    values = {"label": (label, "share"), "score": (score, "mean")}
+    choices = dict(zip(values, _choose(labelled, columns, population), strict=True))
+    marks = [mark for name, choice in choices.items() for mark in choice.marks(name)]
+    rows, left_out = read_values(labelled, [by], values, *marks, stage=stage), LeftOut()
+    for name, choice in choices.items():
+        marked = rows.select(name, _counts=f"{name}_counts", _open=f"{name}_open")
+        if not left_out.judged and not left_out.lacks:  # of two columns of one measure, the second says the same
+            left_out = choice.take(marked, stage)[1]
+        rows = rows.with_columns(pl.when(f"{name}_counts").then(name).alias(name))
+    groups = add_up(rows.select(by, "label", "score"), [by], ["label", "score"])
     known = groups.drop_nulls(by)
     for name, column in {"label": label, "score": score}.items():
         if column and not known[f"n_{name}"].sum():
             refuse_nothing(labelled, [by, column], stage)
-    return groups
+    return groups, left_out
+
+
+def _choose(labelled: pl.LazyFrame, columns: tuple[str, str], population: Population) -> list[Choice]:
+    """Choose the works that count for a label and for a score."""
+    return [choose_value(labelled, y, stat, population) for y, stat in zip(columns, ("share", "mean"), strict=True)]
 
 
 def _measure(groups: pl.DataFrame, by: str, label: str, score: str) -> list[Panel]:

@@ -15,7 +15,8 @@ import polars as pl
 from sciscidata.disruption.compare import compare_scores
 from sciscidata.disruption.null_model import NULL_CD_INDEX
 from sciscidata.errors import ConfigError, EmptyInputError
-from sciscidata.frames import AnyFrame
+from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.judged import LeftOut, Population, choose_population, window_of
 from sciscidata.label_thresholds import (
     DISRUPTION_LABELS,
     LABELS_BY_INDEX,
@@ -67,6 +68,7 @@ def plot_disruption(
     *,
     eligible: Mapping[str, int] | None = None,
     drawn: Mapping[str, int] | None = None,
+    population: Population = "judged",
     **look: Unpack[Look],
 ) -> Figure:
     r"""Plot how the CD index is spread over the label bands, and the class counts before and after a draw.
@@ -76,6 +78,7 @@ def plot_disruption(
         thresholds: where the shaded bands end; ``LabelThresholds()`` when None.
         eligible: works per disruption label before the draw. Without both counts there is one panel.
         drawn: works per disruption label in the release, both splits together.
+        population: as in ``measure_by``; the caption counts the works that are left out.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -87,14 +90,15 @@ def plot_disruption(
         SchemaMismatchError: the frame has no ``cd_index``.
 
     Example:
-        >>> figure = plot_disruption(pl.Series([-0.2, 0.0, 0.4]), data="three works", width="one")
+        >>> index = pl.Series([-0.2, 0.0, 0.4])
+        >>> figure = plot_disruption(index, population="all", data="three works", width="one")
         >>> figure.get_suptitle().replace("\n", " ")
         'Distribution of the CD index of 3 works over the label bands, on log axes. Data: three works.'
     """
     if (eligible is None) != (drawn is None):
         raise ConfigError("eligible and drawn are shown side by side. Give both, or neither.")
     frame = scores.alias("cd_index").to_frame() if isinstance(scores, pl.Series) else scores
-    lazy = _read_index(frame, CD_SCORES, ("cd_index",), "plot_disruption")
+    lazy, left_out = _read_index(frame, CD_SCORES, ("cd_index",), population, "plot_disruption")
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     heights = (60, 50) if eligible is not None and drawn is not None else (60,)
     with drawing(look, heights_mm=heights, ratios=(2, 1)[: len(heights)]) as picture:
@@ -111,16 +115,20 @@ def plot_disruption(
             _draw_bands(axes, cut)
         of_works = f"{n_works:,} eligible works" if eligible is not None else count_works(n_works)
         bands = "" if cut.cells else " over the label bands"
-        picture.title = f"Distribution of the CD index of {of_works}{bands}, on log axes."
+        picture.title = f"Distribution of the CD index of {of_works}{bands}, on log axes.{left_out.describe()}"
         if eligible is not None and drawn is not None:
             axes.set_ylabel("eligible works (log axis)")
             draw_classes(picture.panels[1], DISRUPTION_LABELS, eligible, drawn)
     return picture.figure
 
 
-def _read_index(frame: AnyFrame, schema: pl.Schema, columns: Sequence[str], stage: str) -> pl.LazyFrame:
+def _read_index(
+    frame: AnyFrame, schema: pl.Schema, columns: Sequence[str], population: Population, stage: str
+) -> tuple[pl.LazyFrame, LeftOut]:
+    """Read columns of the works that count."""
     read = require_columns(frame, schema, frame_name="the frame", stage=stage, columns=columns)
-    return read.select(pl.col(columns).fill_nan(None))
+    read, left_out = choose_population(read, "cd_index", population, stage)
+    return read.select(pl.col(columns).fill_nan(None)), left_out
 
 
 def _draw_spread(
@@ -181,13 +189,20 @@ def _signed_log_axis(axes: Axes, axis: Literal["x", "y"], linear: float) -> None
     limits(-_EDGE, _EDGE)
 
 
-def plot_null_cd_index(scores: AnyFrame, thresholds: LabelThresholds | None = None, **look: Unpack[Look]) -> Figure:
+def plot_null_cd_index(
+    scores: AnyFrame,
+    thresholds: LabelThresholds | None = None,
+    *,
+    population: Population = "judged",
+    **look: Unpack[Look],
+) -> Figure:
     r"""Plot how the CD index and its null mean are spread, and how far each label lies from chance.
 
     Args:
         scores: what ``compute_null_cd_index`` gives, read in batches; works without an index or a null mean are left
             out.
         thresholds: of the labels; ``LabelThresholds()`` when None.
+        population: as in ``measure_by``, by the columns of ``compute_cd_index``, joined by ``work_id``.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -204,7 +219,8 @@ def plot_null_cd_index(scores: AnyFrame, thresholds: LabelThresholds | None = No
         >>> figure.get_label().partition(":")[0]
         'CD index of 2 works and its mean over draws of a null model, on log axes'
     """
-    lazy = _read_index(scores, NULL_CD_INDEX, ("cd_index", "null_mean", "z"), "plot_null_cd_index")
+    columns = ("cd_index", "null_mean", "z")
+    lazy, left_out = _read_index(scores, NULL_CD_INDEX, columns, population, "plot_null_cd_index")
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     linear, edges = _signed_log_edges(cut, 31)
     spread = {name: np.zeros(edges.size - 1, np.int64) for name in ("observed", "mean of the draws")}
@@ -229,7 +245,7 @@ def plot_null_cd_index(scores: AnyFrame, thresholds: LabelThresholds | None = No
         letter_panels(picture)
         picture.title = (
             f"CD index of {count_works(n_works)} and its mean over draws of a null model, on log axes: "
-            "(a) how both are spread, (b) z by label."
+            f"(a) how both are spread, (b) z by label.{left_out.describe()}"
         )
     return picture.figure
 
@@ -260,6 +276,8 @@ def plot_comparison(
     computed: AnyFrame,
     compared: Mapping[str, Any] | None = None,
     thresholds: LabelThresholds | None = None,
+    *,
+    population: Population = "judged",
     **look: Unpack[Look],
 ) -> Figure:
     """Plot published against computed CD index, and how often both give one label.
@@ -270,8 +288,9 @@ def plot_comparison(
     Args:
         published: ``work_id`` and ``cd_index``.
         computed: the same.
-        compared: what ``compare_scores`` says of them; computed here when None.
+        compared: what ``compare_scores`` says of them, of all works that have both; computed here when None.
         thresholds: where labels end; ``LabelThresholds()`` when None.
+        population: as in ``measure_by``, by the columns of ``computed``. Where ``compared`` is there, all count.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -286,8 +305,17 @@ def plot_comparison(
         >>> len(plot_comparison(theirs, ours).axes)  # and the scale of the colours
         3
     """
-    two = (("published", published), ("computed", computed))
-    return _plot_two(two, compared, thresholds, look, "plot_comparison")
+    sides = [
+        require_columns(frame, CD_SCORES, frame_name=name, stage="plot_comparison", columns=("work_id", "cd_index"))
+        for name, frame in (("published", published), ("computed", computed))
+    ]
+    left_out = LeftOut()
+    if compared is None:
+        sides[1], left_out = choose_population(sides[1], "cd_index", population, "plot_comparison")
+        if left_out.open or left_out.uncited:
+            sides[0] = sides[0].join(sides[1].select("work_id"), on="work_id", how="semi")
+    two = ((("published", sides[0]), ("computed", sides[1])), left_out)
+    return _plot_two(*two, compared, thresholds, look, "plot_comparison")
 
 
 def plot_windows(
@@ -296,22 +324,27 @@ def plot_windows(
     thresholds: LabelThresholds | None = None,
     *,
     windows: tuple[int | None, int | None] | None = None,
+    population: Population = "judged",
     **look: Unpack[Look],
 ) -> Figure:
     """Plot the CD index of one citation window against that of another, and how often both give one label.
 
     Args:
-        shorter: ``work_id`` and ``cd_index``, for example of ``CDConfig(window_years=5)``.
-        longer: the same, of the other window.
+        shorter: ``work_id`` and ``cd_index``, for example of ``CDConfig(window_years=5)``. Or scores of several
+            windows: ``cd_index_10`` is read where ``windows`` names 10 years.
+        longer: the same, of the other window. It may be the same frame, if it has several windows.
         thresholds: where labels end; ``LabelThresholds()`` when None.
         windows: years of both windows, to name them, since scores do not say theirs; of one, None: no upper bound.
-            Without them the axes say "shorter window" and "longer window".
+            Without them the axes say "shorter window" and "longer window". Of one frame with one further window, the
+            second is that.
+        population: as in ``measure_by``; works count that are judged in both windows.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
         The figure, with two panels, as in ``plot_comparison``.
 
     Raises:
+        ConfigError: the two are one frame, and one column would be compared with itself.
         EmptyInputError: no work has both scores.
 
     Example:
@@ -319,20 +352,68 @@ def plot_windows(
         >>> ten = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.4, 0.2]})
         >>> plot_windows(five, ten, windows=(5, 10)).axes[0].get_ylabel()
         'CD₁₀ (signed log axis)'
+        >>> both = five.with_columns(cd_index_10=pl.Series([0.4, 0.2]))
+        >>> plot_windows(both, both, windows=(5, 10)).axes[0].get_ylabel()
+        'CD₁₀ (signed log axis)'
     """
+    stage = "plot_windows"
     first, second = "CD (shorter window)", "CD (longer window)"
     if windows is not None:
         first, second = ("CD of all years" if years is None else f"CD{years}".translate(_LOWER) for years in windows)
-    return _plot_two(((first, shorter), (second, longer)), None, thresholds, look, "plot_windows")
+    frames = [to_lazy(shorter, first, stage), to_lazy(longer, second, stage)]
+    endings = _find_windows(frames, windows, is_one=shorter is longer)
+    sides: list[pl.LazyFrame] = []
+    left_out = LeftOut()
+    for frame, name, ending in zip(frames, (first, second), endings, strict=True):
+        index = f"cd_index{ending}"
+        needed = {"work_id": CD_SCORES["work_id"], index: CD_SCORES["cd_index"]}
+        side, left = choose_population(
+            require_columns(frame, needed, frame_name=name, stage=stage), index, population, stage
+        )
+        left_out = left if left.open + left.uncited >= left_out.open + left_out.uncited else left_out
+        sides.append(side.select("work_id", cd_index=index))
+    if left_out.open or left_out.uncited:
+        sides = [one.join(other.select("work_id"), on="work_id", how="semi") for one, other in (sides, sides[::-1])]
+    return _plot_two(((first, sides[0]), (second, sides[1])), left_out, None, thresholds, look, stage)
 
 
-def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **look: Unpack[Look]) -> Figure:
+def _find_windows(
+    frames: Sequence[pl.LazyFrame], windows: tuple[int | None, int | None] | None, *, is_one: bool
+) -> list[str]:
+    """Find what the columns of the two windows end with; "" where the frame has no column with the window's name."""
+    names = [frame.collect_schema().names() for frame in frames]
+    endings = ["", ""]
+    if windows is not None:
+        wanted = ["_all" if years is None else f"_{years}" for years in windows]
+        endings = [ending if f"cd_index{ending}" in there else "" for ending, there in zip(wanted, names, strict=True)]
+    elif is_one:
+        further = [
+            name.removeprefix("cd_index") for name in names[1] if window_of(name) and name.startswith("cd_index_")
+        ]
+        endings[1] = further[0] if len(further) == 1 else ""
+    if is_one and endings[0] == endings[1]:
+        there = ", ".join(name for name in names[0] if window_of(name) is not None and name.startswith("cd_index"))
+        raise ConfigError(
+            f"plot_windows: shorter and longer are one frame, which has {there or 'no index'}. So cd_index{endings[0]} "
+            "would be compared with itself. Name two windows that it has, for example windows=(5, 10)."
+        )
+    return endings
+
+
+def plot_cd_trajectory(
+    trajectory: AnyFrame,
+    works: Sequence[int | str] = (),
+    *,
+    population: Population = "judged",
+    **look: Unpack[Look],
+) -> Figure:
     """Plot how the CD index changes with the age of works: mean and quartiles, or chosen works one by one.
 
     Args:
         trajectory: work_id, age and cd_index, as of ``indicators.compute_cd_trajectory``. Undefined values are left
             out, so an age may have fewer works than another one.
         works: the work_id, or the original_id, of works that get a line each, at most ten. Empty: all works together.
+        population: as in ``measure_by``, at each age. Chosen works are drawn as they are.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -359,6 +440,10 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
             f"works holds {strange[0]!r}, needs whole numbers from the column work_id, or text alone where the "
             "trajectory has original_id."
         )
+    names = _original_ids(rows, chosen)
+    left_out = LeftOut()
+    if not chosen:
+        rows, left_out = choose_population(rows, "cd_index", population, "plot_cd_trajectory")
     numbers = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None))
     rows = numbers.drop_nulls()
     if not chosen and rows.head(1).collect(engine="streaming").is_empty():
@@ -370,7 +455,8 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
     with drawing(look, heights_mm=(60,)) as picture:
         (axes,) = picture.panels
         axes.axhline(0, color=INK, lw=0.6)
-        picture.title = _draw_works(axes, rows, chosen) if chosen else _draw_quartiles(axes, rows)
+        title = _draw_works(axes, rows, chosen, names) if chosen else _draw_quartiles(axes, rows)
+        picture.title = title + left_out.describe("work and age")
         axes.set_xlabel("years after publication")
         tick_numbers(axes.xaxis)
         axes.set_ylabel("CD index")
@@ -378,12 +464,13 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
     return picture.figure
 
 
-def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
+def plot_cd_sweep(sweep: AnyFrame, *, population: Population = "judged", **look: Unpack[Look]) -> Figure:
     """Plot the mean CD index by publication year, in each convention and window.
 
     Args:
         sweep: CD_SWEEP, as ``sciscidata sweep`` writes it. With null_mean, the mean of the null model stands beside,
             dashed. Undefined values are left out, so each line has works of its own.
+        population: as in ``measure_by``; the caption counts rows, one for each work and line.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -395,7 +482,8 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
 
     Example:
         >>> rows = {"publication_year": [1990, 1991], "convention": "default", "window": "5", "cd_index": [0.5, 0.4]}
-        >>> figure = plot_cd_sweep(pl.DataFrame(rows, schema_overrides={"publication_year": pl.Int32}))
+        >>> sweep = pl.DataFrame(rows, schema_overrides={"publication_year": pl.Int32})
+        >>> figure = plot_cd_sweep(sweep, population="all")
         >>> figure.get_label()
         'Mean CD index by publication year, 1 convention and 1 window. Hollow: fewer than 30 works.'
     """
@@ -403,6 +491,7 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
     rows = require_columns(
         sweep, CD_SWEEP, frame_name="the frame", stage="plot_cd_sweep", columns=(*keys, "cd_index")
     ).drop_nulls("publication_year")
+    rows, left_out = choose_population(rows, "cd_index", population, "plot_cd_sweep")
     nulls = ["null_mean"] if "null_mean" in rows.collect_schema() else []
     values = ["cd_index", *nulls]
     shown = add_up(rows.select(*keys, *values), keys, values).filter(pl.col("n_cd_index") > 0)
@@ -423,22 +512,33 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
                 axes.plot(years, means, ls="--", lw=0.8, color=drawn.get_color())
             axes.set_title(f"{convention}{' (dashed: null model)' if nulls else ''}")
         of = f"{counted(len(conventions), 'convention')} and {counted(len(windows), 'window')}"
-        picture.title = f"Mean CD index by publication year, {of}.{name_hollow(is_hollow)}"
+        said = f"{name_hollow(is_hollow)}{left_out.describe('row')}"
+        picture.title = f"Mean CD index by publication year, {of}.{said}"
     return picture.figure
 
 
-def _draw_works(axes: Axes, rows: pl.LazyFrame, chosen: Sequence[int | str]) -> str:
-    """Draw a line for each chosen work, and return the title."""
+def _original_ids(rows: pl.LazyFrame, chosen: Sequence[int | str]) -> dict[int | str, str]:
+    """Return the ids of the source of chosen works, where there are any: the number of a text means nothing."""
+    if ORIGINAL_ID not in rows.collect_schema() or not chosen:
+        return {}
+    found = rows.filter(pl.col("work_id").is_in(chosen)).select("work_id", pl.col(ORIGINAL_ID).cast(pl.String))
+    return dict(found.unique().collect(engine="streaming").rows())
+
+
+def _draw_works(axes: Axes, rows: pl.LazyFrame, chosen: Sequence[int | str], names: Mapping[int | str, str]) -> str:
+    """Draw a line for each chosen work, by its name if it has one, and return the title."""
     lines = rows.filter(pl.col("work_id").is_in(chosen)).sort("age").collect(engine="streaming")
     for number, work in enumerate(chosen):
         line = lines.filter(work_id=work)
         if line.is_empty():
             raise ConfigError(f"work {work} has no CD index at any age. Choose works that have one.")
         at, index = line["age"].to_numpy(), line["cd_index"].to_numpy()
-        (drawn,) = axes.plot(at, index, color=INK, marker="o", markersize=2.5, label=f"work {work}")
+        label = f"work {names.get(work, work)}"
+        (drawn,) = axes.plot(at, index, color=INK, marker="o", markersize=2.5, label=label)
         drawn.set(alpha=1 - 0.6 * (number % 2), linestyle=_DASHES[number // 2])
-    names = ", ".join(str(work) for work in chosen)
-    return f"CD index of work {names} by its age." if len(chosen) == 1 else f"CD index of works {names} by their age."
+    listed = ", ".join(str(names.get(work, work)) for work in chosen)
+    of = f"work {listed} by its age" if len(chosen) == 1 else f"works {listed} by their age"
+    return f"CD index of {of}."
 
 
 def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
@@ -458,19 +558,16 @@ def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
 
 
 def _plot_two(
-    two: tuple[tuple[str, AnyFrame], tuple[str, AnyFrame]],
+    two: tuple[tuple[str, pl.LazyFrame], tuple[str, pl.LazyFrame]],
+    left_out: LeftOut,
     compared: Mapping[str, Any] | None,
     thresholds: LabelThresholds | None,
     look: Look,
     stage: str,
 ) -> Figure:
     """Draw the plane of two indices of the same works, each with its name, and the table of both labels."""
-    names = two[0][0], two[1][0]
+    names, read = (two[0][0], two[1][0]), (two[0][1], two[1][1])
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
-    read = [
-        require_columns(frame, CD_SCORES, frame_name=name, stage=stage, columns=("work_id", "cd_index"))
-        for name, frame in two
-    ]
     compared = compare_scores(read[0], read[1], cut) if compared is None else compared
     published, computed = (frame.select("work_id", pl.col("cd_index").fill_nan(None)).drop_nulls() for frame in read)
     both = published.join(computed, on="work_id", suffix="_computed").collect(engine="streaming")
@@ -483,7 +580,7 @@ def _plot_two(
         _draw_plane(picture.panels[0], both, cut, names)
         _draw_labels(picture.panels[1], compared, names)
         letter_panels(picture)
-        picture.title = describe_two(compared, names)
+        picture.title = describe_two(compared, names) + left_out.describe()
     return picture.figure
 
 

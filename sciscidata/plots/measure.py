@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NoReturn, get_args
+from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from polars import selectors
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.intervals import mean_interval, student, wilson_interval
+from sciscidata.judged import Choice, LeftOut, Population, choose_works
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import counted
@@ -33,15 +34,24 @@ _TITLES: Final = {
     "z_p10": "z (10th percentile)",
     "n_authors": "number of authors",
 }
+#: The columns that tell works apart, the first one that a frame has.
+_UNITS: Final = ("work_id", "original_id", "openalex_id")
 _AT_ONCE: Final = 1 << 18  # works; binning takes a hundred bytes for each of them
 
 
 def measure_by(
-    frame: AnyFrame, x: str, y: str = "cd_index", *, by: str | None = None, stat: Stat = "mean"
+    frame: AnyFrame,
+    x: str,
+    y: str = "cd_index",
+    *,
+    by: str | None = None,
+    stat: Stat = "mean",
+    population: Population = "judged",
+    unit: str | None = "",
 ) -> pl.DataFrame:
     """Return a statistic of each group with its interval at 95 %: the numbers of ``plot_by``.
 
-    Where ``work_id`` repeats, as in a table of works and authors, rows of one work are not independent. So intervals
+    Where works repeat, as in a table of works and authors, rows of one work are not independent. So intervals
     are by work: of a mean, Student's with the variance of the sums of works; of a share, Wilson's with as many works as
     have this variance; of a median, Woodruff's. Without repeated works these are the usual ones. Nothing is drawn at
     random, so equal works give equal intervals.
@@ -54,6 +64,11 @@ def measure_by(
         stat: ``"mean"``, ``"median"`` or ``"share"``. ``"percentile"``: where the group's median lies among all works,
             from 0 to 100; works of equal score share the middle of their places. If more than half of the works have
             one score, a warning says so: all groups may stand on it.
+        population: of measures of disruption, which works count. ``"judged"``: those whose citation window is over,
+            and which something cites in it, by the columns of ``compute_cd_index``: ``n_i``, ``n_j``,
+            ``window_complete``. A line of the log counts the others. ``"all"``: all with a value.
+        unit: the column that says which rows are of one work. "": ``work_id``, ``original_id`` or ``openalex_id``,
+            whichever comes first. None: every row is a work of its own.
 
     Returns:
         A row per group, in ascending order, or in the order of the categories of an Enum or an ordered categorical of
@@ -71,17 +86,29 @@ def measure_by(
 
     Example:
         >>> papers = pl.DataFrame({"team_size": [1, 1, 2, 2], "cd_index": [0.5, 0.1, 0.0, -0.2]})
-        >>> measure_by(papers, "team_size").select("team_size", "n", pl.col("value").round(2)).rows()
+        >>> measure_by(papers, "team_size", unit=None).select("team_size", "n", pl.col("value").round(2)).rows()
         [(1, 2, 0.3), (2, 2, -0.1)]
-        >>> measure_by(papers, "team_size", stat="percentile")["value"].to_list()
+        >>> measure_by(papers, "team_size", stat="percentile", unit=None)["value"].to_list()
         [75.0, 25.0]
     """
     keys = [x, *([by] if by is not None else [])]
-    return measure(read_groups(frame, keys, y, stat, "measure_by"), keys, y, stat, "measure_by")
+    rows, _ = read_groups(frame, Asked(keys, y, stat, population, unit), "measure_by")
+    return measure(rows, keys, y, stat, "measure_by")
 
 
-def read_groups(frame: AnyFrame, keys: list[str], y: str, stat: Stat, stage: str) -> pl.LazyFrame:
-    """Read the groups, ``_value`` and ``_work`` of each row."""
+class Asked(NamedTuple):
+    """What is measured: see ``measure_by``."""
+
+    keys: list[str]
+    y: str
+    stat: Stat
+    population: Population
+    unit: str | None
+
+
+def read_groups(frame: AnyFrame, asked: Asked, stage: str) -> tuple[pl.LazyFrame, LeftOut]:
+    """Read the groups, ``_value`` and ``_work`` of each row that counts."""
+    keys, y, stat, population, unit = asked
     if stat not in get_args(Stat):
         raise ConfigError(f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}")
     if taken := {"n", *MEASURED} & {*keys}:
@@ -89,9 +116,34 @@ def read_groups(frame: AnyFrame, keys: list[str], y: str, stat: Stat, stage: str
     if len(keys) > len({*keys}):
         raise ConfigError(f"by is {keys[0]!r}, and so is x. Leave it out, or name another column of groups.")
     frame = to_lazy(frame, "the frame", stage)
-    work = pl.col("work_id").rank("dense") if "work_id" in frame.collect_schema() else pl.int_range(pl.len())
-    work = work.cast(pl.Int64).fill_null(-1).alias("_work")
-    return read_values(frame, keys, {"_value": (y, stat)}, work, stage=stage)
+    choice = choose_value(frame, y, stat, population)
+    work = _read_unit(frame, unit, stage)
+    return choice.take(read_values(frame, keys, {"_value": (y, stat)}, work, *choice.marks(), stage=stage), stage)
+
+
+def _read_unit(frame: pl.LazyFrame, unit: str | None, stage: str) -> pl.Expr:
+    """Number the works of rows, in their order; -1 for null."""
+    columns = frame.collect_schema().names()
+    if unit == "":
+        unit = next((name for name in _UNITS if name in columns), None)
+        if unit is None:
+            logger.warning(
+                "%s: the frame has no %s, so every row counts as a work of its own. If works repeat, name the column "
+                "of their ids: unit='...'. If not: unit=None.",
+                *(stage, " or ".join(_UNITS)),
+            )
+    elif unit is not None and unit not in columns:
+        raise ConfigError(f"{stage}: unit is {unit!r}, needs a column of the frame, or None.{suggest(unit, columns)}")
+    work = pl.int_range(pl.len()) if unit is None else pl.col(unit).rank("dense")
+    return work.cast(pl.Int64).fill_null(-1).alias("_work")
+
+
+def choose_value(frame: pl.LazyFrame, y: str, stat: str, population: Population) -> Choice:
+    """Choose the works that count where ``y`` is summed up: a column, or a label whose shares are measured."""
+    schema = frame.collect_schema()
+    if stat == "share" and y not in schema:
+        y = next((column for column, words in VOCABULARIES.items() if y in words), y)
+    return choose_works(schema.names(), y, population)
 
 
 def count_hidden(rows: pl.LazyFrame, names: list[str], keys: list[str]) -> dict[str, int]:
@@ -136,7 +188,7 @@ def _warn_of_ties(values: Numbers, y: str, stage: str) -> None:
     middle = values[values.size // 2] if values.size else 0  # more than half of sorted values cover it
     n = int((values == middle).sum())
     if 2 * n > values.size > 1:
-        cited = " For cited works alone: .filter(pl.col('n_i') + pl.col('n_j') > 0)." * y.startswith("cd_index")
+        cited = " population='judged' leaves uncited works out, by n_i and n_j." * y.startswith("cd_index")
         logger.warning(
             "%s: %s of %s works have %s %g, so medians of groups fall on one percentile. Leave these works "
             "out, or take stat='mean'.%s",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -62,30 +62,38 @@ DRAWN: Final = pl.Schema(
 )
 
 
+class Target(NamedTuple):
+    """Where a release goes, and which files it has beside its examples.
+
+    Attributes:
+        folder: it appears whole, or not at all.
+        overwrite: replace what is there, if it is a release.
+        scores_file: write scores.parquet.
+        extra: adds files to the unfinished folder, such as pictures.
+    """
+
+    folder: str | Path
+    overwrite: bool = False
+    scores_file: bool = True
+    extra: Callable[[Path], None] = lambda _: None
+
+
 def write_release(
-    drawn: pl.LazyFrame | pl.DataFrame,
-    works: pl.LazyFrame | pl.DataFrame,
-    folder: str | Path,
-    *,
-    manifest: Mapping[str, Any],
-    overwrite: bool = False,
-    scores_file: bool = True,
-    extra: Callable[[Path], None] | None = None,
+    drawn: pl.LazyFrame | pl.DataFrame, works: pl.LazyFrame | pl.DataFrame, manifest: Mapping[str, Any], target: Target
 ) -> Release:
     """Write a release folder, whole or not at all, of what ``draw_split`` returns and the texts in ``works``.
 
     The bytes of the JSON lines are the same everywhere, those of Parquet within one environment only: they name their
     writer's version. What SCORES and the novelty columns have and ``drawn`` lacks is null. ``manifest`` is the caller's
     part: ``thresholds`` and ``split`` (``dataclasses.asdict``), ``label`` (``OwnLabel.stated``) if ``drawn`` has one,
-    and what else should be on record; no absolute paths. ``overwrite`` replaces only a release. ``extra`` adds files to
-    the unfinished folder.
+    and what else should be on record; no absolute paths.
     """
     names = {"frame_name": "the drawn frame", "stage": "write_release"}
     lazy = require_columns(drawn, DRAWN, **names)
     require_columns(lazy, EXAMPLE, **names, columns=set(NOVELTY_COLUMNS) & set(lazy.collect_schema()))
     texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_release", columns=("work_id", *_FROM_WORKS))
     check_stated(manifest)
-    folder = real_path(folder)
+    folder, overwrite = real_path(target.folder), target.overwrite
     check_target(folder, overwrite=overwrite)
     label = stated_label(manifest)
     if label is not None:
@@ -100,10 +108,9 @@ def write_release(
         for split, frame in examples.items():
             (unfinished / f"{split}.jsonl").write_bytes(render_jsonl(frame))
             (unfinished / f"{split}.parquet").write_bytes(_render_parquet(frame))
-        if scores_file:
+        if target.scores_file:
             (unfinished / SCORES_FILE).write_bytes(_render_parquet(_make_scores(joined, splits)))
-        if extra is not None:
-            extra(unfinished)
+        target.extra(unfinished)
         whole = complete_manifest(manifest, examples, unfinished)
         for name, content in render_documents(whole).items():
             (unfinished / name).write_bytes(content)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -106,6 +106,10 @@ class Demand:
         chosen = chosen_names(self.eligibility) or [pl.col("primary_field").is_not_null()]
         beside = texts.fields.select("work_id", *early).filter(pl.any_horizontal(chosen))
         return put_beside(rows, beside.collect(engine="streaming"))
+
+    def stated(self) -> dict[str, Any]:
+        """State in JSON types how many works are wanted, and the label of one's own, for a manifest."""
+        return {"split": asdict(self.split)} | ({} if self.label is None else {"label": self.label.stated()})
 
     def leave_out(self, facts: Facts) -> None:
         """Switch off filters that read what the source lacks; a ConfigError if one of them, or a label, was asked for.

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from sciscidata.eligibility import EligibilityConfig, join_candidates, list_filters, mark_removals
-from sciscidata.errors import EmptyInputError, NotEnoughWorksError
+from sciscidata.errors import ConfigError, EmptyInputError, NotEnoughWorksError
 from sciscidata.records.ids import with_original_ids
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.late_texts import Judged, judge_late
 from sciscidata.sampling.manifest_entries import count_works
 from sciscidata.sampling.split import draw_split
 from sciscidata.sources.kinds import Scored, Texts
+
+logger = logging.getLogger(__name__)
 
 _CHECK: Final = "Check that the source has what they ask for: references, years."
 
@@ -40,6 +43,25 @@ def draw(labelled: Scored, demand: Demand, text_options: tuple[str, ...] = ()) -
     Works that pass every filter are taken in the order of their split keys. Where texts are read late, the text of no
     more works is read than that takes, and the result is the same: see ``late_texts``.
     """
+    try:
+        drawn = _filter_and_draw(labelled, demand, text_options)
+    except pl.exceptions.PolarsError as error:
+        if not demand.eligibility.where:
+            raise
+        names = ", ".join(demand.eligibility.where)
+        raise ConfigError(
+            f"EligibilityConfig.where ({names}) cannot be computed: {str(error).splitlines()[0]}. Mend the expression."
+        ) from error
+    n_eligible = drawn.counts["filters"]["eligible"]
+    logger.info("%s of %s works are eligible", f"{n_eligible:,}", f"{drawn.counts['filters']['works']:,}")
+    if (label := demand.label) is not None:
+        n_without = n_eligible - sum(drawn.counts["eligible"][label.name].values())
+        if n_without:
+            logger.info("%s of the eligible works have no %s and are not drawn", f"{n_without:,}", label.name)
+    return drawn
+
+
+def _filter_and_draw(labelled: Scored, demand: Demand, text_options: tuple[str, ...]) -> Drawn:
     if isinstance(labelled.texts, Texts):
         judged = judge_late(labelled, labelled.texts, demand)
         works = with_original_ids(judged.works, labelled.works.filter(_is_one_of(judged.works)))

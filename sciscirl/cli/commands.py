@@ -75,10 +75,9 @@ def train(
             from sciscirl.lab.grpo import train_locally
 
             return train_locally(run)
-        from sciscirl.lab.compose import compose
-        from sciscirl.lab.training.rl import train_on_server
+        from sciscirl.lab.training.rl import train_preset
 
-        return asyncio.run(train_on_server(run, compose(run)))
+        return asyncio.run(train_preset(run))
 
     _train(backend, {"tinker": tinker, "local": local}, start)
 

@@ -21,13 +21,12 @@ from sciscirl.envs.env import build_messages, count_tokens
 from sciscirl.envs.tokenizer import estimating_tokenizers
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.adversarial.env import count_second_turn
-from sciscirl.lab.compose import compose, make_evaluator, make_run_builder
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.sft import examples as sft
 from sciscirl.lab.sft import tinker_backend
 from sciscirl.lab.sft.examples import Example
-from sciscirl.lab.training.rl import list_settings, make_config
+from sciscirl.lab.training.rl import list_settings, make_config, make_evaluator, make_run_builder
 from sciscirl.metrics.metrics import FEWEST
 from sciscirl.options import NO_EFFECT, Run, SftOptions, TinkerSftOptions, TrainOptions
 from sciscirl.runs.prices import Usage, say_price
@@ -83,8 +82,7 @@ class EstimatedTokenizer:
 @estimating_tokenizers(EstimatedTokenizer)
 def describe_server_training(run: Run[TrainOptions]) -> str:
     """Describe reinforcement learning on a server, without asking it."""
-    parts = compose(run)
-    builder, resolved = parts.builder, dump_config(make_config(run, parts))
+    builder, resolved = make_run_builder(run), dump_config(make_config(run))
     del resolved["evaluator_builders"], resolved["dataset_builder"]["min_steps"]
     resolved["dataset_builder"]["choice"]["n_epochs"] = builder.n_epochs  # which follows from it
     return render_plan(run, builder, resolved, list_settings(run, builder))

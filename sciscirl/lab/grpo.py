@@ -29,7 +29,6 @@ from transformers import PrinterCallback, TrainerState
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.tokenizer import load_tokenizer
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.lab.compose import make_evaluator, make_run_builder
 from sciscirl.lab.hardware_options import LocalTrainOptions
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
@@ -47,13 +46,19 @@ from sciscirl.lab.sft.peft_backend import (
     settle_threads,
 )
 from sciscirl.lab.training.console import follow_run
-from sciscirl.lab.training.rl import check_preset, enter_collapse, list_settings, make_alarm
+from sciscirl.lab.training.rl import (
+    check_preset,
+    enter_collapse,
+    list_settings,
+    make_alarm,
+    make_evaluator,
+    make_run_builder,
+)
 from sciscirl.lab.training.step_watch import KL
 from sciscirl.options import Run
 from sciscirl.runs.chat_format import warn_of_renderer
-from sciscirl.runs.checkpoints import find_checkpoint, find_weights, list_weights
+from sciscirl.runs.checkpoints import find_checkpoint, find_weights, is_judged, list_weights
 from sciscirl.runs.folder import disk_errors, expand_home, locked_folder
-from sciscirl.runs.judged import is_judged
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.logs import open_store
 from sciscirl.runs.record import Course, begin_run
@@ -82,8 +87,8 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
-        start = begun_from or {}
-        warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
+        if begun_from is not None:
+            warn_of_other_release(begun_from.get("manifest_sha256"), Path(options.release), begun_from.get("folder"))
         settings, release = list_own_settings(run, builder), Path(options.release)
         batches, _ = asyncio.run(builder())
         n_steps = run.count_steps(len(batches))

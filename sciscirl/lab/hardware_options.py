@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from sciscidata.options.checks import PositiveInt
+from sciscidata.options.checks import PositiveInt, check_fields
+from sciscirl.errors import SciSciRLError
 from sciscirl.options import (
     CheckpointOptions,
     NumberFormat,
@@ -72,3 +73,6 @@ class MergeOptions(ServerOptions, CheckpointOptions, NumberFormat):
     """
 
     device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)

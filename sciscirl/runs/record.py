@@ -23,9 +23,8 @@ from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import read_json, remove_sealed
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.runs.checkpoints import find_checkpoint, is_checkpoint
+from sciscirl.runs.checkpoints import find_checkpoint, is_checkpoint, is_over
 from sciscirl.runs.folder import refuse_release
-from sciscirl.runs.judged import is_over
 from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE, keep_rows, write_json
 from sciscirl.task.registry import PLUGINS
 from sciscirl.task.release import EVAL_SPLITS, EvalSplit

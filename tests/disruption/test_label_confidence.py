@@ -20,6 +20,7 @@ from sciscidata.disruption.label_confidence import (
 )
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.indicators import find_effect_of_missing_data, find_label_stability
+from sciscidata.judged import is_judged
 from sciscidata.label_thresholds import LabelThresholds
 from tests.real_graphs import scan_real
 
@@ -354,7 +355,7 @@ def test_labels_with_missing_data_are_those_of_the_citations_that_a_hash_leaves(
         key = int.from_bytes(hashlib.sha256(f"3:missing data/{kind}".encode()).digest()[:8], "little")
         ids = [row if kind == "citations" else row[:1] for row in citations.rows()]
         left = citations.filter(pl.Series([hashed(key, *one) >= share * 2**64 for one in ids]))
-        scored = ssd.compute_labels(ssd.compute_cd_index(works, left)).filter(pl.col("n_i") + pl.col("n_j") > 0)
+        scored = ssd.compute_labels(ssd.compute_cd_index(works, left)).filter(is_judged())
         labels = dict(scored.drop_nulls("disruption_label").select("work_id", "disruption_label").collect().iter_rows())
         whole = whole or labels
         for row in found.filter(missing=kind, share=share).iter_rows(named=True):
@@ -367,6 +368,12 @@ def test_labels_with_missing_data_are_those_of_the_citations_that_a_hash_leaves(
                 ceiling = find_label_ceiling(scored)
                 assert row["ceiling_accuracy"] == pytest.approx(ceiling.accuracy)
                 assert row["ceiling_macro_f1"] == pytest.approx(ceiling.macro_f1)
+    every = find_effect_of_missing_data(works, citations, citations_missing=[], references_missing=[], population="all")
+    cited = ssd.compute_cd_index(works, citations).filter(pl.col("n_i") + pl.col("n_j") > 0, pl.col("cd_index") >= -1)
+    assert every["works"][0] == cited.collect().height > found["works"][0]
+    ceiling = find_label_ceiling(ssd.compute_cd_index(works, citations), population="all")
+    assert every["ceiling_accuracy"][0] == pytest.approx(ceiling.accuracy)
+    assert ceiling.works == cited.collect().height
     with pytest.raises(EmptyInputError, match="with 100% of citations missing, no work has a label"):
         find_effect_of_missing_data(works, citations, citations_missing=[1])
     with pytest.raises(ConfigError, match=r"references_missing is \(1.5,\)"):

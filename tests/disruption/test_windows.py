@@ -132,10 +132,20 @@ def test_the_picture_shows_mean_and_quartiles_of_each_age_or_chosen_works():
     assert hollow.get_ydata().tolist() == [0.5, 0.0625]  # the mean: each age has fewer than 30 works
     assert hollow.get_markerfacecolor() == "white"
     assert str(line.get_ydata().tolist()) == "[nan, nan]"
-    title = "CD index of 4 works by age, with 3 to 4 at each age. Hollow: fewer than 30 works. Data: four works."
-    assert figure.get_label() == title
+    title = "CD index of 4 works by age, with 3 to 4 at each age. Hollow: fewer than 30 works."
+    said = "Works that are uncited, or whose window is not over, may be among them. Data: four works."
+    assert figure.get_label() == f"{title} {said}"
+    counts = {"n_i": pl.lit(1), "n_j": pl.lit(0), "window_complete": pl.col("age") < 2}
+    judged = plot_cd_trajectory(trajectory.with_columns(**counts)).get_label()
+    assert judged == (
+        "CD index of 3 works by age, with 3 at each age. Hollow: fewer than 30 works. Left out: 4 works and ages whose "
+        "window is not over."
+    )
     chosen = plot_cd_trajectory(trajectory, works=[1, 3]).axes[0].lines
     assert [line.get_ydata().tolist() for line in chosen[1:]] == [[0.5, -0.5], [0.25]]
+    named = trajectory.with_columns(work_id=pl.col("work_id") + 2**62, original_id=pl.format("p{}", "work_id"))
+    for works in ([2**62 + 1], ["p1"]):
+        assert plot_cd_trajectory(named, works=works).get_label() == "CD index of work p1 by its age."
     with pytest.raises(ConfigError, match="work 9 has no CD index at any age"):
         plot_cd_trajectory(trajectory, works=[9])
     with pytest.raises(ConfigError, match="works holds 11 works, needs at most 10"):

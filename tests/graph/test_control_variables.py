@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 import polars as pl
 import pytest
 
 import sciscidata as ssd
-from sciscidata.errors import SchemaMismatchError
+from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.indicators import compute_control_variables, compute_percentile
+from sciscidata.judged import is_judged
 
 
 def test_references_and_citers_are_counted_once():
@@ -38,14 +41,16 @@ def test_references_and_citers_are_counted_once():
 def test_a_percentile_is_a_rank_within_field_and_year(caplog):
     corpus = ssd.scan_example()
     scored = ssd.compute_cd_index(corpus.works, corpus.citations).join(corpus.works, on="work_id")
-    found = compute_percentile(scored).collect()
+    found = compute_percentile(scored, population="all", least=1).collect()
     for _, group in found.drop_nulls(["cd_index", "primary_field"]).group_by("primary_field", "publication_year"):
         expected = group["cd_index"].to_pandas().rank(pct=False).sub(0.5).div(group.height).mul(100)
         assert group["cd_index_percentile"].to_list() == pytest.approx(expected.to_list())
     is_placed = pl.col("cd_index").is_not_null() & pl.col("primary_field").is_not_null()
     assert found.filter(~is_placed)["cd_index_percentile"].null_count() == found.filter(~is_placed).height
-    every = compute_percentile(scored, within=[]).collect()["cd_index_percentile"]
-    assert every.mean() == pytest.approx(50)
+    every = compute_percentile(scored, within=[]).collect()
+    judged = every.filter(is_judged())
+    assert judged["cd_index_percentile"].mean() == pytest.approx(50)
+    assert every.filter(~is_judged())["cd_index_percentile"].null_count() == every.height - judged.height
     with pytest.raises(SchemaMismatchError, match=r"the scores lack column 'primary_field'.*within="):
         compute_percentile(scored.drop("primary_field"))
     compute_percentile(scored.with_columns(primary_field=pl.lit(None, pl.String))).collect()
@@ -53,3 +58,38 @@ def test_a_percentile_is_a_rank_within_field_and_year(caplog):
     assert "'primary_field' is null in all 4,381 rows, and so is cd_index_percentile" in message
     with pytest.raises(SchemaMismatchError, match="column 'title' is String, needs numbers"):
         compute_percentile(scored, "title")
+
+
+def test_a_percentile_counts_judged_works_in_cells_of_ten_and_says_so(caplog):
+    corpus = ssd.scan_example()
+    scored = ssd.compute_cd_index(corpus.works, corpus.citations).join(corpus.works, on="work_id").collect()
+    with caplog.at_level(logging.INFO):
+        lazy = compute_percentile(scored)
+        assert not caplog.messages
+        found = lazy.collect()
+    judged = scored.filter(is_judged(), pl.col("cd_index").is_not_null(), pl.col("primary_field").is_not_null())
+    sizes = judged.group_by("primary_field", "publication_year").len()
+    n_placed = int(sizes.filter(pl.col("len") >= 10)["len"].sum())
+    assert 0 < found["cd_index_percentile"].count() == n_placed < judged.height
+    assert f"{judged.height:,} judged works count. Left out: " in caplog.text
+    assert (
+        f"{judged.height - n_placed:,} works are in a cell of fewer than 10 works, and have no percentile"
+        in caplog.text
+    )
+    assert found.columns == [*scored.columns, "cd_index_percentile"]
+    alone = compute_percentile(scored, least=1).collect()["cd_index_percentile"]
+    assert alone.count() == judged.height
+    with pytest.raises(ConfigError, match="least"):
+        compute_percentile(scored, least=0)
+    other = scored.with_columns(z_median="cd_index")
+    assert compute_percentile(other, "z_median", least=1).collect()["z_median_percentile"].count() > judged.height
+
+
+def test_control_variables_carry_the_ids_of_the_source():
+    corpus = ssd.scan_example()
+    works = corpus.works.with_columns(original_id=pl.format("p{}", "work_id"))
+    found = compute_control_variables(works, corpus.citations).collect()
+    assert found.columns[:2] == ["work_id", "original_id"]
+    assert (found["original_id"] == found.select(pl.format("p{}", "work_id")).to_series()).all()
+    plain = compute_control_variables(corpus.works, corpus.citations).collect()
+    assert found.drop("original_id").sort("work_id").equals(plain.sort("work_id"))

@@ -25,7 +25,7 @@ def test_scores_keep_their_rows_and_gain_the_columns_of_atypicality(world):
     works, citations = world
     scores = compute_cd_index(works, citations).collect().sample(fraction=0.5, shuffle=True, seed=1)
     joined = join_atypicality(scores, works, citations, NoveltyConfig())
-    assert joined.collect_schema() == {**CD_SCORES, **ATYPICALITY}
+    assert joined.collect_schema() == {**CD_SCORES, "window_complete": pl.Boolean(), **ATYPICALITY}
     got = joined.collect()
     assert got.select(scores.columns).equals(scores)
     expected = compute_atypicality(works, citations).collect()

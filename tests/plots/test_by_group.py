@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from matplotlib.figure import Figure
+from polars.testing import assert_frame_equal
 
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.intervals import student, wilson_interval
@@ -155,7 +158,7 @@ def test_percentiles_of_values_that_are_mostly_one_tie_warn_with_the_remedy(capl
     measure_by(PAPERS.with_columns(cd_index=pl.lit(0.0)), "team_size", stat="percentile")
     (message,) = caplog.messages
     assert message.startswith("measure_by: 4,000 of 4,000 works have cd_index 0")
-    assert ".filter(pl.col('n_i') + pl.col('n_j') > 0)" in message
+    assert "population='judged' leaves uncited works out" in message
 
 
 def test_the_example_by_label_and_year_is_what_plot_by_year_draws():
@@ -195,7 +198,7 @@ def test_rows_that_lack_a_group_are_counted_and_a_column_of_nulls_is_refused():
     noted = PAPERS.with_columns(
         note=pl.when(pl.int_range(pl.len()) % 4 == 0).then("team_size"), none=pl.lit(None, pl.Int64)
     )
-    assert plot_by(noted, "note").get_label().endswith(" Not shown: 3,000 works without note.")
+    assert " Not shown: 3,000 works without note." in plot_by(noted, "note").get_label()
     with pytest.raises(
         EmptyInputError, match="plot_by: there is nothing to draw: column 'none' is null in all 4,000 rows"
     ):
@@ -213,3 +216,64 @@ def test_groups_are_refused_that_are_named_twice_or_like_a_column_of_the_result(
 def test_a_picture_of_a_column_over_itself_without_a_value_is_refused():
     with pytest.raises(EmptyInputError, match="column 'none' is null in all 4,000 rows"):
         plot_by(PAPERS.with_columns(none=pl.lit(None, pl.Int64)), "none", "none")
+
+
+def scored(n: int = 60) -> pl.DataFrame:
+    """Works of two years; in each, a third is uncited, and the windows of the second are open."""
+    at = pl.int_range(n, eager=True)
+    return pl.DataFrame({"work_id": at, "publication_year": (2000 + at // (n // 2)).cast(pl.Int32)}).with_columns(
+        n_i=pl.when(at % 3 > 0).then(2).otherwise(0).cast(pl.UInt32),
+        n_j=pl.lit(0, pl.UInt32),
+        cd_index=pl.when(at % 3 > 0).then(0.5).otherwise(0.0),
+        disruption_label=pl.when(at % 3 > 0).then(pl.lit("disruptive")).otherwise(pl.lit("neutral")),
+        window_complete=at < n // 2,
+    )
+
+
+@pytest.mark.parametrize(("y", "stat", "value"), [("cd_index", "mean", 0.5), ("disruptive", "share", 1.0)])
+def test_judged_works_count_and_all_on_request(y, stat, value, caplog):
+    with caplog.at_level(logging.INFO):
+        judged = measure_by(scored(), "publication_year", y, stat=stat)
+    assert judged.select("publication_year", "n", "value").rows() == [(2000, 20, value)]
+    (message,) = caplog.messages
+    assert message.startswith(
+        "measure_by: 20 judged works count. Left out: 10 works uncited in the window and 30 works"
+    )
+    caplog.clear()
+    every = measure_by(scored(), "publication_year", y, stat=stat, population="all")
+    assert every.select("n", "value").rows() == [(30, pytest.approx(value * 2 / 3))] * 2
+    assert not caplog.messages
+    caption = plot_by(scored(), "publication_year", y, stat=stat).get_label()
+    assert caption.endswith(" Left out: 10 works uncited in the window and 30 works whose window is not over.")
+    caption = plot_by(scored(), "publication_year", y, stat=stat, population="all").get_label()
+    assert caption.endswith("Hollow: no complete citation window (after 2000).")
+
+
+def test_without_citers_all_works_count_and_the_caption_says_so():
+    caption = plot_by(scored().drop("n_i"), "publication_year").get_label()
+    assert caption.endswith(" Works that are uncited, or whose window is not over, may be among them.")
+    assert "(" not in caption.partition("Hollow")[2].replace("(after 2000)", "")
+
+
+def test_rows_of_one_work_are_told_by_the_first_column_of_ids_or_by_the_one_that_is_named(caplog):
+    twice = pl.concat([PAPERS, PAPERS])
+    once, by_id = measure_by(PAPERS, "team_size"), measure_by(twice, "team_size")
+    text = twice.with_columns(original_id=pl.format("p{}", "work_id"))
+    for frame, unit in (
+        (text.drop("work_id"), ""),
+        (text.rename({"original_id": "openalex_id"}).drop("work_id"), ""),
+        (twice.rename({"work_id": "paper"}), "paper"),
+    ):
+        assert_frame_equal(measure_by(frame, "team_size", unit=unit), by_id)
+    assert once["n_works"].equals(by_id["n_works"])
+    assert not caplog.messages
+    rows = measure_by(twice.drop("work_id"), "team_size")
+    assert (rows["n_works"] == 2 * once["n_works"]).all()
+    assert "every row counts as a work of its own" in caplog.text
+    assert "unit=None" in caplog.text
+    caplog.clear()
+    assert_frame_equal(measure_by(twice.drop("work_id"), "team_size", unit=None), rows)
+    assert_frame_equal(measure_by(twice, "team_size", unit=None), rows)
+    assert not caplog.messages
+    with pytest.raises(ConfigError, match="unit is 'work', needs a column of the frame"):
+        measure_by(twice, "team_size", unit="work")

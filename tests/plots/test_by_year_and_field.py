@@ -15,6 +15,7 @@ from PIL import Image
 
 import sciscidata as ssd
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.judged import is_judged
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.plots import (
     plot_by_field,
@@ -54,7 +55,7 @@ def hollow_of(axes) -> set[float]:
 
 
 def test_a_year_shows_the_share_and_the_mean_of_its_works(reviews):
-    figure = plot_by_year(reviews, data="reviews")
+    figure = plot_by_year(reviews, population="all", complete_until=2021, data="reviews")
     by_year = reviews.group_by("publication_year").agg(
         share=(pl.col("disruption_label") == "disruptive").mean(), mean=pl.col("cd_index").mean()
     )
@@ -69,11 +70,13 @@ def test_a_year_shows_the_share_and_the_mean_of_its_works(reviews):
 
 
 def test_unsure_years_are_hollow_and_the_title_says_why(reviews):
-    figure = plot_by_year(reviews, complete_until=2016)
+    figure = plot_by_year(reviews, population="all")  # the data end in 2021
     assert hollow_of(figure.axes[0]) == {2017.0, 2018.0, 2019.0, 2020.0, 2021.0}
+    figure = plot_by_year(reviews, population="all", complete_until=2016)
     assert "Hollow: no complete citation window (after 2016). Not shown: 31 works before 1994." in figure.get_label()
     of_2010 = pl.col("publication_year") == 2010
-    figure = plot_by_year(pl.concat([reviews.filter(of_2010).head(5), reviews.filter(~of_2010)]))
+    some = pl.concat([reviews.filter(of_2010).head(5), reviews.filter(~of_2010)])
+    figure = plot_by_year(some, population="all", complete_until=2021)
     assert hollow_of(figure.axes[1]) == {2010.0}
     assert "Hollow: fewer than 30 works." in figure.get_label()
 
@@ -108,7 +111,28 @@ def test_a_panel_is_left_out_on_request(reviews):
     assert plot_by_year(reviews, ax=ours).axes == [*ours]
     assert plot_by_year(reviews, label="", ax=ours[0]) is ours[0].figure
     assert ours[0].get_title() == ""
-    assert ours[0].figure.get_label().startswith("2,972 works by year of publication: mean CD index")
+    assert ours[0].figure.get_label().startswith("1,205 works by year of publication: mean CD index")
+
+
+def test_years_and_fields_count_judged_works_and_take_any_column(reviews):
+    caption = plot_by_year(reviews).get_label()
+    assert caption.endswith("Left out: 1,194 works uncited in the window and 570 works whose window is not over.")
+    reviews = reviews.with_columns(
+        primary_field=pl.when(pl.col("work_id") % 2 == 0).then(pl.lit("Law")).otherwise(pl.lit("Art"))
+    )
+    judged = reviews.filter(is_judged())
+    assert plot_by_field(judged).get_label().startswith(f"{judged.height:,} works by field")
+    assert plot_by_field(reviews).get_label().startswith(f"{judged.height:,} works by field")
+    assert plot_by_field(reviews, population="all").get_label().startswith("3,003 works by field")
+    mixed = plot_by_year(reviews.with_columns(z_p10="cd_index"), score="z_p10").get_label()
+    assert "(b) mean z (10th percentile)" in mixed
+    assert mixed.endswith("whose window is not over.")
+    renamed = reviews.rename({"publication_year": "year", "primary_field": "area"})
+    assert plot_by_year(renamed, by="year").axes[0].get_xlabel() == "year"
+    ticks = [tick.get_text() for tick in plot_by_field(renamed, by="area").axes[0].get_yticklabels()]
+    assert ticks == [tick.get_text() for tick in plot_by_field(reviews).axes[0].get_yticklabels()]
+    with pytest.raises(SchemaMismatchError, match="area"):
+        plot_by_field(reviews, by="area")
 
 
 def test_drawn_works_are_shown_as_shares_beside_eligible_ones(reviews):
@@ -124,12 +148,31 @@ def test_drawn_works_are_shown_as_shares_beside_eligible_ones(reviews):
 
 def test_two_windows_of_one_graph_are_compared(reviews):
     figure = plot_windows(reviews, reviews.with_columns(-pl.col("cd_index")), windows=(5, 10), data="reviews")
-    assert figure.get_label().startswith("CD₅ against CD₁₀ of 3,003 works: Spearman -1.000")
-    assert plot_windows(reviews, reviews, windows=(5, None)).axes[0].get_ylabel().startswith("CD of all years")
+    assert figure.get_label().startswith("CD₅ against CD₁₀ of 1,239 works: Spearman -1.000")
+    left_out = "Left out: 1,194 works uncited in the window and 570 works whose window is not over. Data: reviews."
+    assert figure.get_label().endswith(left_out)
+    other = reviews.clone()
+    every = plot_windows(reviews, other, windows=(5, None), population="all")
+    assert every.axes[0].get_ylabel().startswith("CD of all years")
+    assert every.get_label().startswith("CD₅ against CD of all years of 3,003 works: Spearman 1.000")
+
+
+def test_windows_of_one_frame_are_read_by_name_or_refused(reviews):
+    both = reviews.with_columns(
+        cd_index_10=-pl.col("cd_index"), n_i_10="n_j", n_j_10="n_i", window_complete_10=pl.col("window_complete")
+    )
+    for options in ({}, {"windows": (5, 10)}):
+        label = plot_windows(both, both, **options).get_label()
+        assert "of 1,239 works: Spearman -1.000" in label
+    for frame, options in ((reviews, {}), (reviews, {"windows": (5, 10)}), (both, {"windows": (3, 5)})):
+        with pytest.raises(
+            ConfigError, match=r"one frame, which has cd_index.*compared with itself.*windows=\(5, 10\)"
+        ):
+            plot_windows(frame, frame, **options)
 
 
 def test_a_picture_names_no_window_and_no_cut_that_it_was_not_given(reviews):
-    unnamed = plot_windows(reviews, reviews)
+    unnamed = plot_windows(reviews, reviews.clone())
     texts = [unnamed.get_label(), *(text for axes in unnamed.axes for text in (axes.get_xlabel(), axes.get_ylabel()))]
     assert not [text for text in texts if any(digit in text for digit in "₀₁₂₃₄₅₆₇₈₉")]
     assert unnamed.axes[0].get_xlabel().startswith("CD (shorter window)")
@@ -171,7 +214,7 @@ def test_one_work_can_be_drawn_and_none_is_an_error(tmp_path, width, n):
         plot_works,
         plot_uzzi_cells,
         partial(plot_drawn, works),
-        partial(plot_windows, works),
+        partial(plot_windows, works.clone()),
     )
     for i, draw in enumerate(draws):
         with nullcontext() if n else pytest.raises(EmptyInputError, match="the frame has no row"):

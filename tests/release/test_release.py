@@ -34,9 +34,10 @@ from sciscidata.errors import (
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_labels
 from sciscidata.novelty.atypicality import add_scores
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.release import release as writer
 from sciscidata.release.manifest import DOCUMENTS, PICTURES
 from sciscidata.release.read import DATA_FILES, SCORES_FILE, hash_manifest, list_data_files, read_release
-from sciscidata.release.release import check_target, write_release
+from sciscidata.release.release import Target, check_target
 from sciscidata.release.verify import kind_of, verify, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.config import SplitConfig
@@ -94,6 +95,10 @@ def manifest(split: SplitConfig = SPLIT) -> dict[str, Any]:
         "split": asdict(split),
         "thresholds": asdict(LabelThresholds()),
     }
+
+
+def write_release(drawn: Any, works: Any, folder: Path, *, manifest: dict[str, Any], **files: Any) -> Any:
+    return writer.write_release(drawn, works, manifest, Target(folder, **files))
 
 
 def write(folder: Path, **options: Any) -> Any:

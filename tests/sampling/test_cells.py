@@ -27,7 +27,7 @@ from sciscidata import (
 from sciscidata.cli.dry_run import describe_plan
 from sciscidata.errors import ConfigError, NotEnoughWorksError, VerificationError
 from sciscidata.label_thresholds import DISRUPTION_LABELS
-from sciscidata.release.release import write_release
+from sciscidata.release.release import Target, write_release
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import WORKS, Corpus
@@ -187,7 +187,7 @@ def test_a_build_is_verified_says_so_in_the_card_and_a_moved_field_is_found(tmp_
         primary_field=pl.when(pl.col("work_id") == drawn["work_id"][0]).then(pl.lit("Physics")).otherwise(fields)
     )
     stated = {"split": asdict(split), "thresholds": asdict(LabelThresholds())}
-    write_release(drawn, moved, tmp_path / "moved", manifest=stated, scores_file=False)
+    write_release(drawn, moved, stated, Target(tmp_path / "moved", scores_file=False))
     with pytest.raises(VerificationError, match="train: the classes of 2 cells of field and five years are not equal"):
         verify_release(tmp_path / "moved")
 

@@ -11,7 +11,7 @@ import polars as pl
 from hypothesis import strategies as st
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
-from sciscidata.release.release import DRAWN, write_release
+from sciscidata.release.release import DRAWN, Target, write_release
 from sciscidata.sampling.config import Balance, SplitConfig
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscirl.task.papers import PaperView
@@ -72,5 +72,5 @@ def write_slice(
     )
     split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev, balance=balance)
     manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split), **stated}
-    write_release(drawn, texts, folder, manifest=manifest)
+    write_release(drawn, texts, manifest, Target(folder))
     return folder

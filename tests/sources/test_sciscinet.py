@@ -21,6 +21,7 @@ from polars.testing import assert_series_equal
 from benchmarks.make_sciscinet import make, write_version_1
 from sciscidata.cli.build_options import resolve
 from sciscidata.config import BuildConfig
+from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.compare import compare_scores, compare_z
 from sciscidata.eligibility import EligibilityConfig, mark_removals
 from sciscidata.errors import (
@@ -46,12 +47,13 @@ from sciscidata.pipeline import build, export_labelled, write_background
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.records.plain_text import _BETWEEN_WORDS, _INSIDE_WORDS, _SPACES, _unescape_entities
 from sciscidata.release.export import write_labelled
+from sciscidata.release.recompute import list_recomputed
 from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl, render_lines
 from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.split import draw_split
-from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
+from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS, Corpus
 from sciscidata.sources.kinds import STRUCTURE
 from sciscidata.sources.sciscinet import order as sciscinet_order
 from sciscidata.sources.sciscinet.published_scores import publish_atypicality, publish_disruption
@@ -374,6 +376,21 @@ def test_a_world_in_version_1_is_that_of_version_2_without_abstracts(made, tmp_p
     assert release.train["abstract"].null_count() == 30
     ingest(source, tmp_path / "corpus", cache_dir=tmp_path / "cache")
     verify_release(release.folder)
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_a_corpus_of_the_tables_claims_no_published_scores(made, tmp_path, on_disk):
+    found, cache = tables(made), tmp_path / "cache"
+    source = Corpus(found.works, found.citations, found.provenance)
+    if on_disk:
+        ingest(SciSciNetConfig(folder=str(made)), tmp_path / "corpus", cache_dir=cache)
+        source = CorpusConfig(folder=str(tmp_path / "corpus"))
+    split = SplitConfig(n_train=30, n_test=3)
+    release = build(BuildConfig(source=source, out=tmp_path / "slice", cache_dir=cache, split=split))
+    assert "as published" not in json.dumps(release.manifest["source"])
+    assert "as published" not in (release.folder / "README.md").read_text("utf-8")
+    assert "cd_index" in list_recomputed(verify_release(release.folder).manifest).done
+    assert found.provenance["scores"].startswith("as published")  # which a build leaves as it is
 
 
 # Fields

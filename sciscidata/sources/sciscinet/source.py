@@ -265,14 +265,14 @@ def measure_sciscinet(config: SciSciNetConfig) -> ToRead:
 def write_sciscinet(
     config: SciSciNetConfig, out: str | Path, *, texts: bool, overwrite: bool, engine: Engine | None
 ) -> Corpus:
-    """Write the tables as a corpus on disk, with a progress bar."""
+    """Write the tables as a corpus on disk, which holds no scores, with a progress bar."""
     _ = engine
     if config.texts is not None and not texts:
         raise ConfigError(
             f"texts lie in {config.texts} (SciSciNetConfig.texts), and texts=False says not to read them. "
             "Leave out one of the two."
         )
-    tables = scan_sciscinet(config)
+    tables = scan_sciscinet(read_citations_of(config))
     # Without texts no other order is given; and only a fixed one gives the same files every time.
     works = tables.in_text_order() if texts else tables.in_id_order()
     absent = [] if texts else [pl.lit(None, pl.String()).alias(name) for name in ("title", "abstract")]

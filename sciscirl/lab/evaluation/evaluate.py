@@ -15,8 +15,8 @@ from sciscirl.lab.evaluation.results import OUT_OPTION, check_unused, measure, s
 from sciscirl.lab.evaluation.subject import Subject, find_subject, fit_rules, read_asked
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.presets import describe_rules
+from sciscirl.runs.checkpoints import note_test_look
 from sciscirl.runs.folder import locked_folder
-from sciscirl.runs.judged import note_test_look
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.record import find_ceiling
 from sciscirl.task.release import Part

@@ -19,8 +19,8 @@ from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.metrics.collapse import explain_doubt
 from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import find_target, read_predictions, write_predictions
+from sciscirl.runs.checkpoints import list_evaluations
 from sciscirl.runs.folder import refuse_release
-from sciscirl.runs.judged import list_evaluations
 from sciscirl.runs.logs import write_json
 from sciscirl.runs.record import RUN_FILE, describe_run, find_ceiling, find_eval_split, is_taught, read_facts
 from sciscirl.task.papers import VOCABULARIES, short_name

@@ -17,8 +17,8 @@ from sciscirl.lab.report.layout import PAIRS_HEAD, show_estimate, show_pairs
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
 from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.predictions import read_predictions
+from sciscirl.runs.checkpoints import list_evaluations
 from sciscirl.runs.folder import refuse_release
-from sciscirl.runs.judged import list_evaluations
 from sciscirl.runs.logs import write_json
 from sciscirl.runs.record import RUN_FILE, find_ceiling, find_eval_split
 

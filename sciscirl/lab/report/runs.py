@@ -30,8 +30,7 @@ from sciscirl.lab.sweep_folder import list_runs
 from sciscirl.lab.training.step_watch import list_alarms
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import check_predictions, find_target, read_predictions
-from sciscirl.runs.checkpoints import ADAPTER
-from sciscirl.runs.judged import LOOKS_FILE, count_test_looks, list_evaluations, read_judgement
+from sciscirl.runs.checkpoints import ADAPTER, LOOKS_FILE, count_test_looks, list_evaluations, read_judgement
 from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE, parse_row, read_lines, read_rows
 from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.runs.record import RUN_FILE, find_eval_split, is_supervised, name_facts, name_run, read_facts

@@ -17,8 +17,8 @@ from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.envs.dataset import Epochs, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.compose import name_fields
 from sciscirl.lab.label_scoring import find_label_tokens, place_answer
+from sciscirl.lab.training.rl import name_fields
 from sciscirl.options import LossOn, Run, SftOptions, list_recorded
 from sciscirl.presets import describe
 from sciscirl.task.contracts import most_probable, render_answer

@@ -24,8 +24,7 @@ from sciscirl.lab.hardware_options import MergeOptions
 from sciscirl.lab.models.adapter_archive import download_archive
 from sciscirl.lab.models.adapter_files import find_adapter
 from sciscirl.lab.models.local_model import load_local_model
-from sciscirl.runs.checkpoints import ADAPTER, find_step, list_weights, read_checkpoints
-from sciscirl.runs.judged import read_judgement
+from sciscirl.runs.checkpoints import ADAPTER, find_step, list_weights, read_checkpoints, read_judgement
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.logs import METRICS_FILE, read_rows
 from sciscirl.runs.record import RUN_FILE, find_eval_split, is_local, is_supervised, name_run, read_facts

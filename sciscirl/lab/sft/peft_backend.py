@@ -28,7 +28,6 @@ from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.compose import make_evaluator
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.hardware_options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
@@ -45,6 +44,7 @@ from sciscirl.lab.sft.examples import (
     make_papers_builder,
 )
 from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.rl import make_evaluator
 from sciscirl.options import Run
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.checkpoints import ADAPTER, find_checkpoint, find_weights

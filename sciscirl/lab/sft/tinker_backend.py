@@ -20,11 +20,10 @@ from tinker_cookbook.tokenizer_utils import Tokenizer
 from tinker_cookbook.utils import ml_log
 
 from sciscirl.envs.dataset import LabelDatasetBuilder
-from sciscirl.lab.compose import make_evaluator
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.label_scoring import find_label_tokens
 from sciscirl.lab.sft.examples import GoldExamples, list_settings, make_examples, make_papers_builder, to_datum
-from sciscirl.lab.training.rl import evaluate_last, guarded_run
+from sciscirl.lab.training.rl import evaluate_last, guarded_run, make_evaluator
 from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.folder import locked_folder

@@ -33,17 +33,17 @@ from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import align_columns, counted, printable
 from sciscirl.errors import CollapseError, FullServerError, SciSciRLError
 from sciscirl.lab.analysis.compare import Comparison, compare_predictions, list_asked
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.dry_run import describe_server_sft, describe_server_training
 from sciscirl.lab.report.comparison import render_comparison
 from sciscirl.lab.report.runs import RecordedRun, judge_baselines, read_run
 from sciscirl.lab.sft.tinker_backend import train_on_tinker
 from sciscirl.lab.studies.sweep_options import SweepOptions, Way
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.options import TinkerSftOptions, TrainOptions, list_given, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
+from sciscirl.runs.checkpoints import is_over
 from sciscirl.runs.folder import expand_home, locked_folder, refuse_release
-from sciscirl.runs.judged import is_over
 from sciscirl.runs.record import describe_run
 from sciscirl.runs.server_checks import check_server
 from sciscirl.task.release import PaperChoice, read_split, settle_choice, size_held_out

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from sciscidata.terminal.messages import printable
 from sciscirl.lab.training.step_watch import StepWatch
-from sciscirl.runs.judged import read_judgement
+from sciscirl.runs.checkpoints import read_judgement
 from sciscirl.runs.logs import METRICS_FILE, parse_row, read_rows, seal_logs
 from sciscirl.runs.prices import Usage, count_tokens, whole
 from sciscirl.runs.trackers import open_trackers

@@ -1,39 +1,55 @@
-"""Train with reinforcement learning: the cookbook's config and loop, evaluations on the way, and the run's folder."""
+"""Train with reinforcement learning: what a run is put together of, the cookbook's config and loop, the run's folder.
+
+From top to bottom: the public functions, the parts of a run, which supervised runs use too, and what surrounds a loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, cast
 
 import chz
 import httpx
 from tinker.lib.base_url import resolve_base_url
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
+from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
-from sciscirl.envs.dataset import LabelDatasetBuilder
-from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.lab.evaluator import LabelEvaluator
+from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
+from sciscirl.errors import CollapseError, SciSciRLError, with_own_names
+from sciscirl.lab.adversarial.env import challenge_by
+from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
+from sciscirl.lab.label_scoring import LabelScoring
+from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
+from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.lab.training.console import follow_run
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import Run, TinkerSftOptions, TrainOptions, list_recorded, refuse_without_effect
-from sciscirl.presets import describe
-from sciscirl.runs.chat_format import warn_of_renderer
-from sciscirl.runs.checkpoints import find_checkpoint
+from sciscirl.options import (
+    Run,
+    RunOptions,
+    SftOptions,
+    TinkerSftOptions,
+    TrainOptions,
+    list_recorded,
+    refuse_without_effect,
+    resolve_run,
+)
+from sciscirl.presets import PUBLISHED, describe
+from sciscirl.runs.chat_format import choose_renderer, warn_of_renderer
+from sciscirl.runs.checkpoints import find_checkpoint, is_judged
 from sciscirl.runs.folder import RESUME_HINT, disk_errors, locked_folder
-from sciscirl.runs.judged import is_judged
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.logs import METRICS_FILE, open_store, read_rows
 from sciscirl.runs.record import Course, begin_run
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
 from sciscirl.task.experiment import BASE, Adam, Preset
-from sciscirl.task.release import EVAL_SPLITS
+from sciscirl.task.release import EVAL_SPLITS, EvalSplit, PaperChoice, open_release, settle_choice
 
 #: Between two checks that the server answers.
 PERIOD_SECONDS: Final = 30.0
@@ -42,35 +58,48 @@ _TIMEOUT_SECONDS: Final = 30.0
 _log = logging.getLogger(__name__)
 
 
-class Parts(NamedTuple):
-    """What is handed in to train a run; ``lab/compose.py`` puts it together."""
+async def train_preset(options: TrainOptions | Run[TrainOptions]) -> Path:
+    """Train, with evaluations on the way and one after the last step.
 
-    builder: LabelDatasetBuilder  # of the batches
-    begin: Callable[[int], LabelDatasetBuilder]  # the same, of a run that begins or goes on at this step
-    judge: Callable[[CollapseAlarm | None], LabelEvaluator]
-    strategy: RolloutStrategy | None = None  # None: the cookbook's
+    With ``collapse="stop"``, the run ends when evaluations or training answers show a collapsed model. Its last
+    checkpoint stays the last that was saved, and ``metrics.jsonl`` says ``collapse_stop``.
 
+    The folder holds ``run.json`` (settings, commit, the release's SHA-256, versions), ``config.json`` (the cookbook's),
+    ``metrics.jsonl`` and ``checkpoints.jsonl``. It also has a folder for each step with every rollout, and in
+    ``predictions`` a Parquet file for each evaluation.
 
-async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
-    """Train a resolved run, as ``train_preset``."""
-    options, preset, folder = run.options, run.preset, run.folder
-    config = make_config(run, parts)
-    parts.builder.eval_papers()  # an altered release fails before a server is asked
+    Returns:
+        That folder.
+
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: an option is impossible, or the folder is in use or holds another run. Or the server is down,
+            refuses the key or does not offer the model.
+        CollapseError: the model has collapsed and ``collapse="stop"``; the folder is complete.
+        StorageError: the disk failed. The run can be resumed.
+    """
+    run = options if isinstance(options, Run) else resolve_run(options)
+    options, preset, folder, start = run.options, run.preset, run.folder, run.begun_from
+    config = make_config(run)
+    builder = cast("RunDatasetBuilder", config.dataset_builder)
+    builder.eval_papers()  # an altered release fails before a server is asked
     check_server(preset.model, options.base_url)
-    evaluator = parts.judge(None)
-    batches, _ = await parts.builder()
+    evaluator = make_evaluator(run, builder)
+    batches, _ = await builder()
     evaluator.end_step = run.count_steps(len(batches))
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
-        start = run.begun_from or {}
-        warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
-        settings = list_settings(run, parts.builder)
-        course = Course(evaluator.end_step, run.begun_from)
-        step = begin_run(folder, Path(options.release), settings, resume=options.resume, course=course)
+        release = Path(options.release)
+        if start is not None:
+            warn_of_other_release(start.get("manifest_sha256"), release, start.get("folder"))
+        course = Course(evaluator.end_step, start)
+        step = begin_run(folder, release, list_settings(run, builder), resume=options.resume, course=course)
         if step is None:
             return folder
-        config = chz.replace(config, dataset_builder=parts.begin(step), evaluator_builders=[lambda: evaluator])
         evaluator.alarm = make_alarm(run)
+        begun = BegunRun(folder=str(folder), first_step=step, action=options.collapse)
+        of_run = chz.replace(builder, begun=begun)
+        config = chz.replace(config, dataset_builder=of_run, evaluator_builders=[lambda: evaluator])
         stopped: CollapseError | None = None
         async with guarded_run(run):
             try:
@@ -78,27 +107,26 @@ async def train_on_server(run: Run[TrainOptions], parts: Parts) -> Path:
             except CollapseError as collapse:
                 stopped = collapse
                 enter_collapse(folder, collapse, evaluator)
-            last = parts.judge(make_alarm(run, is_over=True))
-            await evaluate_last(folder, last, base_url=options.base_url)
+            evaluator.alarm, evaluator.end_step = make_alarm(run, is_over=True), None
+            await evaluate_last(folder, evaluator, base_url=options.base_url)
     if stopped is not None:
         raise stopped
     return folder
 
 
-def check_preset(preset: Preset) -> None:
-    """Make sure that a preset can be trained by reinforcement learning (SciSciRLError)."""
-    if preset.sampling.group_size < 2:
-        raise SciSciRLError(
-            "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
-            "teaches nothing."
-        )
-    for one in fields(Adam):
-        if getattr(preset.optimiser, one.name) != one.default:
-            refuse_without_effect("train", {one.name: getattr(preset.optimiser, one.name)})
+def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
+    """Build the configuration of the cookbook's loop, ``tinker_cookbook.rl.train.main``, for options of a run.
 
+    ``train_preset`` runs that loop too, and keeps the record, the lock and the alarms of a run. Reads the training
+    split, asks no server.
 
-def make_config(run: Run[TrainOptions], parts: Parts) -> train.Config:
-    """Build the configuration of the cookbook's loop for a run (SciSciRLError: options contradict each other)."""
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: an option is impossible or has no effect.
+    """
+    run = options if isinstance(options, Run) else resolve_run(options)
+    check_preset(run.preset)
+    builder = make_run_builder(run)
     options, preset, size = run.options, run.preset, run.preset.order.batch_size
     off_policy, n_parts = options.max_steps_off_policy, options.num_minibatches
     if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
@@ -114,9 +142,9 @@ def make_config(run: Run[TrainOptions], parts: Parts) -> train.Config:
         )
     return train.Config(
         learning_rate=preset.optimiser.learning_rate,
-        dataset_builder=parts.builder,
+        dataset_builder=builder,
         model_name=preset.model,
-        renderer_name=parts.builder.renderer_name,
+        renderer_name=builder.renderer_name,
         recipe_name=f"sciscirl_{preset.rules.target}",
         max_tokens=preset.max_tokens,
         temperature=preset.sampling.temperature,
@@ -135,7 +163,7 @@ def make_config(run: Run[TrainOptions], parts: Parts) -> train.Config:
         base_url=options.base_url,
         load_checkpoint_path=run.begun_from["path"] if run.begun_from else None,
         remove_constant_reward_groups=preset.sampling.remove_constant_reward_groups,
-        rollout_error_tolerance=parts.strategy,
+        rollout_error_tolerance=_make_strategy(preset),
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         async_config=None
@@ -146,8 +174,48 @@ def make_config(run: Run[TrainOptions], parts: Parts) -> train.Config:
         else train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
         compute_post_kl=options.compute_post_kl,
         rolling_save_every=options.rolling_save_every,
-        evaluator_builders=[lambda: parts.judge(make_alarm(run))],
+        evaluator_builders=[lambda: make_evaluator(run, builder, make_alarm(run))],
     )
+
+
+def make_builder(name: str, release: str, model: str, **options: Any) -> LabelDatasetBuilder:  # noqa: ANN401 (checked)
+    """Return the builder with which ``sciscirl train`` trains a preset, for a loop of your own.
+
+    It has no held-out batches, because ``train_preset`` brings its evaluator: ``chz.replace(..., has_test=True)``.
+
+    Args:
+        name: the preset.
+        release: the folder of the release.
+        model: the base model, by name or folder.
+        options: others of TrainOptions, by our names or the cookbook's. Papers are shown as often as ``max_steps``
+            takes.
+
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: no preset has that name, or an option is impossible or has no effect.
+    """
+    options = with_own_names(options)
+    return make_run_builder(resolve_run(TrainOptions(preset=name, release=release, model=model, **options)))
+
+
+def check_preset(preset: Preset) -> None:
+    """Make sure that a preset can be trained by reinforcement learning (SciSciRLError)."""
+    if preset.sampling.group_size < 2:
+        raise SciSciRLError(
+            "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
+            "teaches nothing."
+        )
+    for one in fields(Adam):
+        if getattr(preset.optimiser, one.name) != one.default:
+            refuse_without_effect("train", {one.name: getattr(preset.optimiser, one.name)})
+
+
+def _make_strategy(preset: Preset) -> RolloutStrategy | None:
+    """Return how a group is sampled, where the preset asks for more than the cookbook's way."""
+    sampling = preset.sampling
+    if sampling.top_p == 1 and not sampling.dynamic_sampling:
+        return None
+    return DynamicSampling(default_rollout_strategy_for_model(preset.model), sampling.top_p)
 
 
 def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
@@ -155,6 +223,58 @@ def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
         return None
     weights = None if preset.optimiser.kl_reference == BASE else preset.optimiser.kl_reference
     return train.KLReferenceConfig(base_model=preset.model, load_checkpoint_path=weights)
+
+
+def make_run_builder(run: Run[TrainOptions]) -> RunDatasetBuilder:
+    """Return the builder of the training batches."""
+    options, preset = run.options, run.preset
+    is_published = preset.name in PUBLISHED and preset.rules.target == "disruption"
+    return RunDatasetBuilder(
+        **name_fields(run, "test" if is_published else "held_out"),
+        group_size=preset.sampling.group_size,
+        eval_group_size=preset.judging.eval_group_size,
+        min_steps=options.max_steps or 0,
+        n_spares=preset.sampling.dynamic_sampling,
+        adversarial=preset.adversarial,
+    )
+
+
+def name_fields(run: Run[RunOptions], without_dev: EvalSplit = "held_out") -> dict[str, Any]:
+    """Return the fields of the builder of a run, for both ways to train; ``without_dev``: what judges it then."""
+    options, preset = run.options, run.preset
+    chosen = PaperChoice(**{one.name: getattr(options, one.name) for one in fields(PaperChoice)})
+    return {
+        "release": options.release,
+        "model_name": preset.model,
+        "renderer_name": options.renderer or choose_renderer(preset.model),
+        "task": preset.rules,
+        "order": preset.order,
+        "choice": settle_choice(chosen, options.release, without_dev),
+        "has_test": False,  # our own evaluator judges the same papers, by more measures
+    }
+
+
+def make_evaluator(
+    run: Run[RunOptions], builder: LabelDatasetBuilder, alarm: CollapseAlarm | None = None
+) -> LabelEvaluator:
+    """Make the evaluator of a run (PromptError if a paper does not fit)."""
+    options, preset = run.options, run.preset
+    is_gold = isinstance(options, SftOptions)
+    papers, rules, renderer = builder.eval_papers(), builder.rules(), builder.renderer()
+    check_fit(papers, rules, renderer)
+    return LabelEvaluator(
+        papers,
+        rules,
+        renderer,
+        AnswerSampling.of(preset),
+        name=builder.eval_split,
+        folder=run.folder / "predictions",
+        alarm=alarm,
+        challenge=challenge_by(preset.adversarial, rules.target),
+        scoring=LabelScoring() if is_gold and options.loss_on == "label" else None,
+        ceiling=open_release(builder.release).manifest.get("ceiling"),
+        is_taught=is_gold or (run.begun_from or {}).get("kind") == "sft",
+    )
 
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:

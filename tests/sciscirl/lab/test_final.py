@@ -13,7 +13,6 @@ from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.commands import compare, report
-from sciscirl.lab.compose import make_config, make_run_builder
 from sciscirl.lab.evaluation import evaluate
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
@@ -23,10 +22,11 @@ from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.runs import read_runs
 from sciscirl.lab.report.views import view_runs
 from sciscirl.lab.sft.examples import list_settings, make_papers_builder
+from sciscirl.lab.training.rl import make_config, make_run_builder
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import ModelCodeOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.runs.judged import count_test_looks
+from sciscirl.runs.checkpoints import count_test_looks
 from sciscirl.runs.logs import write_json
 from sciscirl.runs.record import describe_run
 from sciscirl.task.release import Part, read_split

@@ -23,7 +23,6 @@ from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab import grpo
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
-from sciscirl.lab.compose import make_run_builder
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.subject import find_subject
@@ -43,6 +42,7 @@ from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Recorder, make_model, train_with_peft
+from sciscirl.lab.training.rl import make_run_builder
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import resolve_preset, resolve_run
 from sciscirl.presets import find_preset

@@ -17,8 +17,8 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.cli.main import main
 from sciscirl.errors import CollapseError
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.training import rl as training
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, explain_doubt, find_signs, measure_spread
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.options import TrainOptions

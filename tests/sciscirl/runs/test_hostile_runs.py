@@ -25,9 +25,8 @@ from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sweep_folder import begin_sweep
 from sciscirl.presets import find_preset
 from sciscirl.runs import logs as run_logs
-from sciscirl.runs.checkpoints import find_checkpoint, list_weights, read_checkpoints
+from sciscirl.runs.checkpoints import find_checkpoint, is_judged, list_weights, read_checkpoints
 from sciscirl.runs.folder import locked_folder
-from sciscirl.runs.judged import is_judged
 from sciscirl.runs.logs import keep_rows, read_rows
 from sciscirl.runs.record import begin_run
 from tests.sciscirl.made_runs import make_predictions, make_run

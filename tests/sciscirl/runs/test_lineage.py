@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.compose import make_config, make_run_builder
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_runs
-from sciscirl.lab.training.rl import list_settings
+from sciscirl.lab.training.rl import list_settings, make_config, make_run_builder
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import describe, find_preset
 from sciscirl.runs.lineage import find_start, render_start, warn_of_other_release

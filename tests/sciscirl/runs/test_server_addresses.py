@@ -8,11 +8,11 @@ import pytest
 
 from sciscidata.errors import ConfigError
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.sft.tinker_backend import train_on_tinker
 from sciscirl.lab.studies.repro import run_repro
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_run
 from sciscirl.runs.server_checks import check_server, find_server, list_models, open_sampling, open_service
 from tests.sciscirl.tinker_stub import KEY, serve_models

@@ -16,11 +16,11 @@ from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.release.read import read_release
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.lab.analysis.baselines import evaluate_baselines
-from sciscirl.lab.compose import make_run_builder
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.harnesses.export import ExportConfig, export_task
 from sciscirl.lab.sft.examples import make_papers_builder, to_datum
 from sciscirl.lab.sft.tinker_backend import GoldDatasetBuilder
+from sciscirl.lab.training.rl import make_run_builder
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import describe, make_preset, recall_rules
 from sciscirl.task.contracts import parse_answer

@@ -20,13 +20,13 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.adversarial.env import AdversarialEnv, AdversarialGroupBuilder, challenge_by
 from sciscirl.lab.adversarial.rewards import adversarial_schema
-from sciscirl.lab.compose import make_config, make_evaluator
 from sciscirl.lab.dry_run import describe_server_training
 from sciscirl.lab.evaluation.evaluate import evaluate_predictions
 from sciscirl.lab.evaluation.results import measure, render_metrics
 from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.objectives.dataset import RunGroupBuilder
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
+from sciscirl.lab.training.rl import make_config, make_evaluator
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS

@@ -13,13 +13,13 @@ import pytest
 from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.dry_run import describe_server_training
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
 from sciscirl.lab.evaluation.results import measure
 from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import write_predictions
 from sciscirl.options import TrainOptions, resolve_run

@@ -16,11 +16,11 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.errors import CollapseError
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.objectives import collapse_watch as training_watch
 from sciscirl.lab.objectives.collapse_watch import TrainingWatch
 from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
 from sciscirl.lab.training import rl as training
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig
 from sciscirl.options import TrainOptions
 from sciscirl.task.contracts import render_answer

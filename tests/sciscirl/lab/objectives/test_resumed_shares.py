@@ -13,9 +13,9 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.objectives.batch_term import ShareTracker
 from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.options import TrainOptions
 from sciscirl.runs.record import begin_run
 from sciscirl.task.contracts import render_answer

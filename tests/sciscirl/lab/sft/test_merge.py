@@ -165,6 +165,7 @@ def test_what_cannot_be_merged_says_why_and_leaves_nothing(run, tmp_path):
     out = tmp_path / "merged"
     with archives(pack(make_adapter())) as server:
         for message, options in (
+            (r"step is -1, needs a whole number from 0", {"step": -1}),
             (r"kept no weights at step 3\. Choose one of 2, 4\.", {"step": 3}),
             (r"gives out no archive of .*/final \(it answered 404\)", {}),
             (r"device is 'cuda', but an adapter from a server", {"device": "cuda"}),

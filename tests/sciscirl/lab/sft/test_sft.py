@@ -14,7 +14,6 @@ from tinker_cookbook.utils import ml_log
 from sciscirl.envs.env import LabelEnv, read_action
 from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.compose import make_evaluator, make_run_builder
 from sciscirl.lab.dry_run import MARKS, describe_server_sft, render_sft_plan, show_example
 from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.sft.examples import GoldExamples, gold_answer, list_settings, make_papers_builder, to_datum
@@ -26,6 +25,7 @@ from sciscirl.lab.sft.tinker_backend import (
     measured_labels,
     train_on_tinker,
 )
+from sciscirl.lab.training.rl import make_evaluator, make_run_builder
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS
 from sciscirl.runs import prices

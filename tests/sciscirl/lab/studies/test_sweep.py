@@ -21,12 +21,12 @@ import sciscirl.lab.training.rl as rl_train
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
-from sciscirl.lab.compose import train_preset
 from sciscirl.lab.report.report import ReportConfig, make_sections
 from sciscirl.lab.report.runs import find_repeated, read_runs
 from sciscirl.lab.studies import sweep
 from sciscirl.lab.studies.sweep import plan_sweep, read_vary, run_sweep
 from sciscirl.lab.studies.sweep_options import SweepOptions
+from sciscirl.lab.training.rl import train_preset
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.runs.logs import open_store

@@ -22,9 +22,9 @@ from sciscirl import LabelDatasetBuilder, make_builder
 from sciscirl.cli.main import main
 from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.lab.compose import make_config, make_evaluator, train_preset
 from sciscirl.lab.dry_run import describe_server_training, find_best_forecast
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
+from sciscirl.lab.training.rl import make_config, make_evaluator, train_preset
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS
 from sciscirl.runs.chat_format import choose_renderer

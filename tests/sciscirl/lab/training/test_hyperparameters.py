@@ -18,7 +18,6 @@ from sciscirl import make_builder
 from sciscirl.cli.commands import PROGRAM
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.compose import make_config, make_evaluator
 from sciscirl.lab.dry_run import describe_server_training
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.subject import find_subject
@@ -26,7 +25,7 @@ from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.lab.sft.examples import make_papers_builder
 from sciscirl.lab.sft.tinker_backend import make_config as make_sft_config
-from sciscirl.lab.training.rl import list_settings
+from sciscirl.lab.training.rl import list_settings, make_config, make_evaluator
 from sciscirl.options import (
     NO_EFFECT,
     Recorded,

@@ -20,14 +20,13 @@ from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
-from sciscirl.lab.compose import make_config, train_preset
 from sciscirl.lab.evaluation import evaluate
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.results import save_evaluation
 from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.models.local_model import load_base_model
-from sciscirl.lab.training.rl import guarded_run
+from sciscirl.lab.training.rl import guarded_run, make_config, train_preset
 from sciscirl.metrics.predictions import check_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe

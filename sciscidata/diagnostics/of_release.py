@@ -1,0 +1,112 @@
+"""What a build says of its works beside them: the entries of the manifest, the checks, and the pictures."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sciscidata.config import BuildConfig
+from sciscidata.diagnostics.diagnose import Check, DataYears, diagnose_graph, diagnose_works, log_warnings
+from sciscidata.diagnostics.labels import diagnose_labels
+from sciscidata.errors import EmptyInputError
+from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
+from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
+from sciscidata.release.documents import name_source
+from sciscidata.sampling.draw import Drawn
+from sciscidata.sampling.manifest_entries import NullModel, describe_novelty, remark_on_novelty
+from sciscidata.scoring import Computed
+from sciscidata.sources.kinds import Scored, Texts
+from sciscidata.sources.registry import find_source
+
+logger = logging.getLogger(__name__)
+
+
+def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: dict[str, Any] | None) -> dict[str, Any]:
+    """State in JSON types what was read, decided and counted, and warn of what was probably not meant."""
+    kind, demand = find_source(config.source), drawn.demand
+    model = NullModel(
+        config=None if kind.brings_labels else config.novelty,
+        background=background,
+        is_published=config.has_published_scores,
+        concentrations=labelled.concentrations if isinstance(labelled, Computed) else {},
+    )
+    novelty = describe_novelty(model, drawn.scored, drawn.counts["filters"]["works"], config.thresholds)
+    name = name_source(labelled.facts.provenance)
+    for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule, name):
+        logger.warning("%s", remark)
+    checks, ceiling = check_works(labelled, config, last_year=drawn.counts["last_year"]), None
+    # Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no
+    # prior, and the ceiling of labels by rank is not known.
+    is_chosen = kind.sample or config.eligibility.min_label_confidence or config.thresholds.cells
+    if not is_chosen and "disruption_label" in demand.needed:
+        tested = drawn.drawn.filter(split="test") if demand.split.n_test else drawn.drawn
+        counts = drawn.counts["eligible"]["disruption_label"]
+        ceiling, sure = diagnose_labels(drawn.eligible, counts, count_labels(tested), config.thresholds)
+        checks += sure
+    log_warnings(checks)
+    return {
+        "source": labelled.facts.provenance,
+        **config.stated(),
+        **demand.stated(),
+        "atypicality": novelty,
+        "counts": drawn.counts,
+        "diagnostics": [check.stated() for check in checks],
+        **({} if ceiling is None else {"ceiling": ceiling}),
+    }
+
+
+def check_works(scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
+    """Check the works, and their citations where the source has them."""
+    facts, lacks = scored.facts, scored.facts.lacks
+    years = DataYears(config.cd.window_years, last_year, facts.data_date)
+    if isinstance(scored, Computed):
+        return diagnose_graph(scored.graph, scored.source.works, scored.source.citations, years)
+    if "publication_year" in lacks:
+        return []
+    known = scored.rows.drop({"n_references", "n_citers"} & lacks.keys())
+    return diagnose_works(known if isinstance(scored.texts, Texts) else scored.texts, years)
+
+
+def plot_pictures(labelled: Scored, drawn: Drawn, facts: dict[str, Any], folder: Path) -> None:
+    """Draw the pictures of a release, those of published scores and of novelty only where works have them."""
+    thresholds, eligible = drawn.demand.thresholds, drawn.counts["eligible"]
+    data, published = labelled.facts.provenance, labelled.facts.published
+    if (label := drawn.demand.label) is not None:
+        found = count_labels(drawn.drawn, label.name, label.classes)
+        plot_label(label, eligible[label.name], found, data=data, path=folder / "label.png")
+    if isinstance(labelled, Computed) and "cd_index" in published.collect_schema():
+        scores, found = published.select("work_id", "cd_index"), data["comparison"]
+        plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison
+        with suppress(EmptyInputError):  # no work has both scores
+            plot_comparison(scores, labelled.to_compare, found, plain, data=data, path=folder / "comparison.png")
+    drawn_counts = {name: count_labels(drawn.drawn, name) for name in VOCABULARIES}
+    if labelled.facts.has_index:
+        filters = drawn.demand.eligibility
+        are_judged = filters.complete_window and filters.min_citations > 0
+        there = drawn.eligible.collect_schema()
+        columns = [name for name in ("cd_index", "n_i", "n_j") if name in there]
+        plot_disruption(
+            drawn.eligible.select(columns),
+            thresholds,
+            eligible=eligible["disruption_label"],
+            drawn=drawn_counts["disruption_label"],
+            population="all" if are_judged else "judged",
+            data=data,
+            path=folder / "disruption.png",
+        )
+    with suppress(EmptyInputError):  # no eligible work has a z
+        plot_novelty(
+            drawn.scored,
+            drawn.eligible,
+            thresholds,
+            eligible_counts=eligible["novelty_label"],
+            drawn_counts=drawn_counts["novelty_label"],
+            n_unlabelled=drawn.drawn["novelty_label"].null_count(),
+            cut=(facts["atypicality"] or {}).get("conventionality_cut"),
+            data=data,
+            path=folder / "novelty.png",
+        )
+    with suppress(EmptyInputError):  # no work with a z has a year
+        plot_novelty_by_year(drawn.scored, thresholds, data=data, path=folder / "novelty_by_year.png")

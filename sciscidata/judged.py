@@ -1,0 +1,171 @@
+"""Which works count: a work is judged if its citation window is over in the data, and a work in it cites it.
+
+An index of 0 for lack of citers is the value of the definition, no finding. One of an open window is not known yet. So
+whatever sums up works counts judged ones, and says how many it leaves out.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection
+from typing import Final, Literal, NamedTuple
+
+import polars as pl
+
+from sciscidata.options.checks import check_value
+from sciscidata.terminal.messages import counted
+
+logger = logging.getLogger(__name__)
+
+#: Which works count: those that are judged, or all that have a value.
+Population = Literal["judged", "all"]
+
+#: Whether the window of a work is over before the data's last year. Null: no year, or a window without end. For
+#: further windows there is ``window_complete_10``.
+WINDOW_COMPLETE: Final = "window_complete"
+
+_MEASURES: Final = re.compile(
+    r"(?:m?cd_index|di[0-9]+_index|di_nok_index|di[0-9]+_nok_index|dependence|inverse_dependence|orig_base|cd_low|cd_high"
+    r"|cd_mean|disruption_label|label_confidence|p_consolidating|p_neutral|p_disruptive)"
+    r"((?:_(?:[0-9]+(?:d|mo)?|all))?)(?:_percentile)?"
+)
+
+
+def window_of(column: str) -> str | None:
+    """Return what the columns of a measure's window end with; None of columns that are no measure of disruption.
+
+    Example:
+        >>> window_of("cd_index"), window_of("cd_index_10"), window_of("disruption_label_18mo"), window_of("z_p10")
+        ('', '_10', '_18mo', None)
+    """
+    found = _MEASURES.fullmatch(column)
+    return found and found[1]
+
+
+def n_citers(window: str = "") -> pl.Expr:
+    """Return the number of works that cite a work in the window (Int64)."""
+    return pl.col(f"n_i{window}").cast(pl.Int64) + pl.col(f"n_j{window}").cast(pl.Int64)
+
+
+def is_judged(window: str = "") -> pl.Expr:
+    """Say whether a work is judged, from n_i, n_j and window_complete with this ending; never null.
+
+    Example:
+        >>> scores = pl.DataFrame({"n_i": [2, 0, 2], "n_j": [1, 0, 0], "window_complete": [True, True, False]})
+        >>> scores.select(is_judged())["window_complete"].to_list()
+        [True, False, False]
+    """
+    return _is_over(window) & is_cited(window)
+
+
+def is_cited(window: str = "") -> pl.Expr:
+    """Say whether a work in the window cites a work; never null."""
+    return (n_citers(window) > 0).fill_null(value=False)
+
+
+def _is_over(window: str) -> pl.Expr:
+    return pl.col(WINDOW_COMPLETE + window).cast(pl.Boolean).fill_null(value=True)
+
+
+class LeftOut(NamedTuple):
+    """How many works with a value do not count, each once, and what is not known.
+
+    Attributes:
+        judged: works that count.
+        open: works whose window is not over.
+        uncited: other works that nothing cites in the window.
+        lacks: columns of which the frame has none, so that all works count, or those of open windows.
+    """
+
+    judged: int = 0
+    open: int = 0
+    uncited: int = 0
+    lacks: tuple[str, ...] = ()
+
+    def describe(self, noun: str = "work") -> str:
+        """Say it at the end of a caption, without code; ``noun`` is what is counted.
+
+        Example:
+            >>> LeftOut(100, open=1, uncited=2_000).describe()
+            ' Left out: 2,000 works uncited in the window and 1 work whose window is not over.'
+            >>> LeftOut(100, lacks=("n_i", "n_j")).describe()
+            ' Works that are uncited, or whose window is not over, may be among them.'
+        """
+        many = noun.replace(" ", "s ", 1) + "s"
+        parts = [f"{counted(self.uncited, noun, many)} uncited in the window"] if self.uncited else []
+        parts += [f"{counted(self.open, noun, many)} whose window is not over"] if self.open else []
+        text = f" Left out: {' and '.join(parts)}." if parts else ""
+        if len(self.lacks) > 1:
+            return f"{text} Works that are uncited, or whose window is not over, may be among them."
+        return f"{text} Works whose window is not over may be among them." if self.lacks else text
+
+    def log(self, stage: str) -> None:
+        """Say the same in one line, with what to do."""
+        if self.open or self.uncited:
+            logger.info(
+                "%s: %s count.%s To count all: population='all'.",
+                *(stage, counted(self.judged, "judged work"), self._replace(lacks=()).describe()),
+            )
+        if self.lacks:
+            logger.info(
+                "%s: which works are judged is not known, since the frame lacks %s. Join the scores of "
+                "compute_cd_index.",
+                *(stage, " and ".join(self.lacks)),
+            )
+
+
+class Choice(NamedTuple):
+    """Which rows count, as an expression, and the columns that it would need besides; None: all rows count."""
+
+    counts: pl.Expr | None = None
+    lacks: tuple[str, ...] = ()
+    window: str = ""
+
+    def marks(self, of: str = "") -> list[pl.Expr]:
+        """Return two columns for ``take``, to be read beside what is summed up; their names begin with ``of``."""
+        every, is_open = pl.lit(value=True), pl.lit(value=False)
+        if self.counts is not None:
+            every, is_open = self.counts, is_open if self.lacks else ~_is_over(self.window)
+        return [every.alias(f"{of}_counts"), is_open.alias(f"{of}_open")]
+
+    def take(self, rows: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, LeftOut]:
+        """Keep the rows that count, of rows with ``marks``; count those of the others that lack nothing, and log it."""
+        left_out = LeftOut(lacks=self.lacks) if self.counts is None else self._count(rows.drop_nulls())
+        left_out.log(stage)
+        return (rows if self.counts is None else rows.filter("_counts")).drop("_counts", "_open"), left_out
+
+    def count_left_out(self, rows: pl.LazyFrame, column: str) -> LeftOut:
+        """Count the rows that have a value in ``column``, and do not count."""
+        if self.counts is None:
+            return LeftOut(lacks=self.lacks)
+        return self._count(rows.filter(pl.col(column).is_not_null()).select(self.marks()))
+
+    def _count(self, marked: pl.LazyFrame) -> LeftOut:
+        counts, is_open = pl.col("_counts"), pl.col("_open")
+        sums = marked.select(judged=counts.sum(), open=is_open.sum(), uncited=(~counts & ~is_open).sum())
+        return LeftOut(*sums.collect(engine="streaming").row(0), lacks=self.lacks)
+
+
+def choose_works(columns: Collection[str], y: str, population: Population, window: str | None = None) -> Choice:
+    """Choose the rows that count where the column ``y`` is summed up, in a frame of ``columns``.
+
+    ``window`` is that of ``y``, by its name when None. Rows count all if ``y`` is no measure of disruption.
+    """
+    check_value("population", population, Population)
+    window = window_of(y) if window is None else window
+    if window is None or population == "all":
+        return Choice()
+    if lacks := tuple(name + window for name in ("n_i", "n_j") if name + window not in columns):
+        return Choice(None, lacks if len(lacks) > 1 else (*lacks, WINDOW_COMPLETE + window), window)
+    if WINDOW_COMPLETE + window in columns:
+        return Choice(is_judged(window), (), window)
+    return Choice(is_cited(window), (WINDOW_COMPLETE + window,), window)
+
+
+def choose_population(rows: pl.LazyFrame, y: str, population: Population, stage: str) -> tuple[pl.LazyFrame, LeftOut]:
+    """Keep the rows that count where the column ``y`` is summed up; count the others, and log how many there are."""
+    choice = choose_works(rows.collect_schema().names(), y, population)
+    left_out = choice.count_left_out(rows, y)
+    left_out.log(stage)
+    return (rows if choice.counts is None else rows.filter(choice.counts)), left_out
