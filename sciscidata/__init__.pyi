@@ -27,10 +27,12 @@ from .own_label import OwnLabel as OwnLabel
 from .pipeline import build as build
 from .pipeline import export_labelled as export_labelled
 from .pipeline import write_background as write_background
+from .release.methods import describe_methods as describe_methods
 from .release.read import read_release as read_release
 from .release.verify import verify as verify
 from .sampling.config import SplitConfig as SplitConfig
 from .sampling.split import draw_split as draw_split
+from .sources.authors import scan_authors as scan_authors
 from .sources.example.source import ExampleConfig as ExampleConfig
 from .sources.example.source import scan_example as scan_example
 from .sources.exports.source import ExportsConfig as ExportsConfig

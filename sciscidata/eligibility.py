@@ -277,7 +277,7 @@ CANDIDATES: Final = pl.Schema({name: WORKS[name] for name in _FROM_WORKS} | CD_S
 
 
 def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
-    """Count the distinct references of every citing work, unordered: self-citations do not count, unknown works do."""
+    """Count the distinct references of every citing work, unordered: itself does not count, unknown works do."""
     edges = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="count_references")
     return (
         edges.filter(pl.col("citing_id") != pl.col("cited_id"))

@@ -14,9 +14,10 @@ from typing import Any
 
 import zstandard
 
+from sciscidata import RecordsConfig, scan_authors
 from sciscidata.records.json_record import read_record
 from sciscidata.records.work_columns import rows_of_records
-from sciscidata.sources.example.source import WORKS_FILE
+from sciscidata.sources.example.source import AUTHORS_FILE, WORKS_FILE
 from sciscidata.sources.record_files import read_values
 
 _KEPT = ("id", "doi", "title", "publication_year", "publication_date", "type", "cited_by_count", "is_retracted")
@@ -49,9 +50,13 @@ def shorten(line: bytes) -> bytes:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("records", metavar="RECORDS", type=Path)
-    lines = [shorten(line) for _, line in read_values(parser.parse_args().records)]
+    path = parser.parse_args().records
+    lines = [shorten(line) for _, line in read_values(path)]
     # A window of 32 MB sees all works.
     parameters = zstandard.ZstdCompressionParameters.from_level(22, window_log=25, write_checksum=True)
     packed = zstandard.ZstdCompressor(compression_params=parameters).compress(b"".join(line + b"\n" for line in lines))
     WORKS_FILE.write_bytes(packed)
     print(f"{WORKS_FILE}: {len(lines):,} works, {len(packed):,} bytes")
+    authors = scan_authors(RecordsConfig(inputs=(str(path),))).sort("work_id", "author_id").collect()
+    authors.write_parquet(AUTHORS_FILE, compression_level=19)
+    print(f"{AUTHORS_FILE}: {authors.height:,} pairs of work and author")

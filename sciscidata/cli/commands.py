@@ -299,7 +299,8 @@ def verify(path: Path) -> None:
 
 
 def describe(
-    path: Path, page: Annotated[partial[None], arguments(sciscidata.cli.page.describe_path, "html", "overwrite")]
+    path: Path,
+    page: Annotated[partial[None], arguments(sciscidata.cli.page.describe_path, "html", "overwrite", "methods")],
 ) -> None:
     """Print what a release, corpus, graph, file of scores or background holds.
 

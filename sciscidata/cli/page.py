@@ -25,6 +25,7 @@ from sciscidata.own_label import stated_label
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import PICTURES
+from sciscidata.release.methods import describe_methods
 from sciscidata.release.read import read_release
 from sciscidata.release.verify import kind_of
 from sciscidata.schemas import EXAMPLE
@@ -57,7 +58,7 @@ td:last-child, th:last-child { padding-right: 0; }
 }"""
 
 
-def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = False) -> None:
+def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = False, methods: bool = False) -> None:
     """Print what a release, corpus, graph, export, file of scores or background holds, and write a page about it.
 
     Args:
@@ -65,7 +66,11 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
         html: file of HTML to write: what is printed, and quantiles, fields, pictures and twenty works of a release, an
             export or a corpus; quantiles and pictures of scores. None: no page.
         overwrite: replace a file that is no page of this command.
+        methods: print what to write of a release in a methods section, and nothing else.
     """
+    if methods:
+        print_lines(describe_methods(path).splitlines())
+        return
     if html is None:
         print_path(path)
         return

@@ -40,6 +40,10 @@ DIAGNOSTICS: Final = pl.Schema(
         "by_field": pl.List(pl.Struct({"field": pl.String(), **_GROUP})),
     }
 )
+#: Works in the fullest of the last ten years, from which on it is no chance that later years have none. Of fewer, such
+#: as 248 records of 40 years, any year may be the last.
+_ENOUGH: Final = 100
+_LAST_YEAR: Final = 2100
 _FIRST_YEAR: Final = 1400  # before printing there are no works to cite
 _SPAN: Final = 1 << 22
 _NEIGHBOURS: Final = 0.02  # of all that a check counts: smaller groups are not named as the worst
@@ -72,13 +76,17 @@ _QUESTIONS: Final = {
     "later_citations": _Question(*LATER, 0.05, "check the years"),
     "self_citations": _Question("citations", "are of a work by itself", 0.05, "they are dropped; check the columns"),
     "repeats": _Question("citations", "are repeated rows", 0.1, "they are dropped; was a table joined twice?"),
-    "impossible_years": _Question("works", "", 0.01, "set them to null"),
+    "impossible_years": _Question("works", "", 0.01, "mend these years, or set them to null"),
     "no_year": _Question("works", "have no year", 0.05, "they have no score, and never count as citers"),
     "no_references": _Question(
         *("works that are cited", "have no references", 0.2),
         "their reference lists are probably missing, and without one there is no score",
     ),
-    "complete_window": _Question("works", "", 0.5, "the others have too few citers yet, and are not drawn", low=True),
+    "complete_window": _Question(
+        *("works", "", 0.5),
+        "the others are not judged yet, and not drawn; a shorter CDConfig.window_years has fewer of them",
+        low=True,
+    ),
     "works_with_venue": _Question("works", "have a venue", 0.5, "novelty needs the venues of references", low=True),
     "references_with_venue": _Question(
         "references to works", "have a venue", 0.5, "novelty is computed from the others only", low=True
@@ -190,7 +198,7 @@ def diagnose_graph(
         _check_merged(graph, works, earlier),
         _judge("later_citations", edges.later, edges.dated, why=SWAPPED if is_swapped else ""),
     ]
-    n_rows, n_self = graph.n_rows, graph.n_self_citations
+    n_rows, n_self = graph.n_rows, graph.n_citing_themselves
     if (n_rows is None or n_self is None) and citations is not None:
         n_rows, n_self = _count_rows(citations)
     if n_rows is not None and n_self is not None:
@@ -307,6 +315,11 @@ def _check_works(counted: pl.DataFrame, years: DataYears) -> list[Check]:
     reached = find_last_year(per_year, data_date=data_date)
     # No clock: the same data have the same diagnostics in every year.
     present = int(data_date[:4]) if data_date and data_date[:4].isdecimal() else reached or _FIRST_YEAR
+    if (
+        not data_date
+        and max((n for year, n in per_year.items() if present - 10 < year <= present), default=0) < _ENOUGH
+    ):
+        present = max([present, *(year for year in per_year if year <= _LAST_YEAR)])
     impossible = {year: n for year, n in per_year.items() if not _FIRST_YEAR <= year <= present + 1}
     predicate = f"are dated before {_FIRST_YEAR} or after {present + 1}"
     if impossible:

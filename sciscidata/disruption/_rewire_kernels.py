@@ -71,7 +71,7 @@ def _sort_rows(cell):
 
 @helper
 def _count_wrong(cited, begin, end, owner):
-    """Count the repeats and self-citations of a sorted row."""
+    """Count the repeats in a sorted row, and whether its work is in it."""
     n_wrong = 0
     for i in range(begin, end):
         n_wrong += cited[i] == owner or (i > begin and cited[i] == cited[i - 1])
@@ -117,7 +117,7 @@ def _swap_with_any(key, number, cell, a):
 
 @helper
 def _mend(key, cell, n_wrong):
-    """Swap every repeat and self-citation of sorted rows away; say whether that was possible."""
+    """Swap every repeat, and every citation of a work by itself, of sorted rows away; say whether that was possible."""
     cited, starts, owners, _ = cell
     wrong_rows = np.empty(n_wrong, np.int64)
     n = 0

@@ -43,7 +43,7 @@ def compute_expected_cd_index(
 
     Args:
         works: WORKS; only work_id and publication_year are read.
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         window_years: as in ``CDConfig``.
         cache_dir: keep the graph here for later runs.
 

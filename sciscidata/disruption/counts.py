@@ -33,7 +33,7 @@ class Counter:
         self, graph: CitationGraph, config: CDConfig, n_threads: int, advance: Advance, n_focal: int | None = None
     ) -> None:
         self._graph, self._config, self._n_threads, self._advance = graph, config, n_threads, advance
-        self._clock = _Clock(graph, config)
+        self._clock = Clock(graph, config)
         limit = graph.n_dated
         if n_focal:
             last = self._clock.time_of(range(n_focal - 1, n_focal))
@@ -90,8 +90,8 @@ class Counter:
                 kernels.count_citers(first, last, lists, place, several, scratch, counts[rows])
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
-        spans = [*pairwise(_cuts(graph, focal.start, focal.stop, 4 * self._n_threads))]
-        with closing(_run(share, spans, self._n_threads)) as results:
+        spans = [*pairwise(cut_evenly(graph, focal.start, focal.stop, 4 * self._n_threads))]
+        with closing(run_in_order(share, spans, self._n_threads)) as results:
             for done in results:
                 self._advance(done / len(self._passes))
         columns: dict[str, AnyArray] = {name: counts[:, :, i] for i, name in enumerate(("n_i", "n_j", "n_k"))}
@@ -109,7 +109,9 @@ class Counter:
         }
 
 
-def _run(work: Callable[[tuple[int, int]], Item], spans: list[tuple[int, int]], n_threads: int) -> Generator[Item]:
+def run_in_order(
+    work: Callable[[tuple[int, int]], Item], spans: list[tuple[int, int]], n_threads: int
+) -> Generator[Item]:
     """Work on spans in order. One thread, or one span, as on most days, gets no pool, which costs a millisecond."""
     if n_threads == 1 or len(spans) == 1:
         yield from map(work, spans)
@@ -117,7 +119,7 @@ def _run(work: Callable[[tuple[int, int]], Item], spans: list[tuple[int, int]], 
         yield from map_in_order(work, spans, n_threads, n_held=len(spans))
 
 
-class _Clock:
+class Clock:
     """The times of dated works: years, or days if the convention says so."""
 
     def __init__(self, graph: CitationGraph, config: CDConfig) -> None:
@@ -161,7 +163,7 @@ class _MovingWindow:
     end of every window, none behind ``limit``. ``counts_all``: citers before ``held``, too.
     """
 
-    def __init__(self, clock: _Clock, counts_all: bool, limit: int, advance: Advance) -> None:
+    def __init__(self, clock: Clock, counts_all: bool, limit: int, advance: Advance) -> None:
         self.clock, self._limit, self._advance = clock, limit, advance
         self.graph, self.config = clock.graph, clock.config
         self.held = range(0)
@@ -189,7 +191,7 @@ class _MovingWindow:
         moved = graph.ref_offsets[[self.low, low]], graph.ref_offsets[[self.high, high]]
         n_shares = n_threads if sum(int(b - a) for a, b in moved) > _MIN_CHUNK_REFERENCES else 1
         shares: list[int] = np.linspace(0, graph.n_works, n_shares + 1).astype(np.int64).tolist()
-        deque(_run(move, [*pairwise(shares)], n_threads), maxlen=0)
+        deque(run_in_order(move, [*pairwise(shares)], n_threads), maxlen=0)
         self.low, self.high = low, high
 
     def _hold(self, low: int, high: int, n_threads: int) -> None:
@@ -220,7 +222,7 @@ class _MovingWindow:
 class _FixedWindow:
     """Which citers count when each citation is judged by its own age; the same for every focal time."""
 
-    def __init__(self, clock: _Clock, window: Window, starts: AnyArray, citers: Int32Array) -> None:
+    def __init__(self, clock: Clock, window: Window, starts: AnyArray, citers: Int32Array) -> None:
         from sciscidata.disruption import _kernels as kernels
 
         graph = clock.graph
@@ -241,7 +243,7 @@ class _FixedWindow:
         return np.zeros(end - begin, np.int64)
 
 
-def _cuts(graph: CitationGraph, begin: int, end: int, n_chunks: int) -> list[int]:
+def cut_evenly(graph: CitationGraph, begin: int, end: int, n_chunks: int) -> list[int]:
     """Cut the works ``begin`` .. ``end - 1`` into at most ``n_chunks`` ranges with about as many references each."""
     total = int(graph.ref_offsets[end] - graph.ref_offsets[begin])
     size = max(_MIN_CHUNK_REFERENCES, -(-total // n_chunks))

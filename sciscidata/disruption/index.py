@@ -69,7 +69,7 @@ def compute_cd_index(
     Args:
         works: WORKS; only work_id, publication_year and, if they are there, primary_field and, with ``config.time``,
             publication_date are read.
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         config: which convention; ``CDConfig()`` when None.
         cache_dir: keep the graph here for later runs.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.

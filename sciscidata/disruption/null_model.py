@@ -84,7 +84,7 @@ def compute_null_cd_index(
 
     Args:
         works: WORKS; only work_id and publication_year are read.
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         config: which convention of the index; ``CDConfig()`` when None. The family is left out.
         null: what a draw keeps. ``"rewired"``: citations change places with others of the same citing year and the same
             cited year. Every work keeps its references, their years, and its citations in each year.

@@ -65,7 +65,7 @@ def look_up(table, ids, wanted, adds, positions, hashes):
 def partition(citing, cited, start, first_new, shift, buckets, filled):
     """Put edges from ``start`` on into buckets (n, 2, capacity) of 2^shift citing indices; the last has all new ones.
 
-    Self-citations are left out. Returns (edges read, the bucket that is full or -1).
+    Works that cite themselves are left out. Returns (edges read, the bucket that is full or -1).
     """
     last = buckets.shape[0] - 1
     for e in range(start, citing.size):

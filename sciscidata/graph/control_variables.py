@@ -19,6 +19,7 @@ from sciscidata.terminal.messages import counted
 logger = logging.getLogger(__name__)
 
 _FIELD_AND_YEAR = ("primary_field", "publication_year")
+_TO_JOIN = " Add the column to works to have it."
 _GROUPS = "name the columns of the groups, for example within=['publication_year']"
 
 
@@ -71,7 +72,7 @@ def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFr
     schema = pl.Schema(dict.fromkeys(("work_id", "n_references", "n_known", "n_citations"), pl.Int64))
     beside = works.join(pl.defer(count, schema=schema), on="work_id", how="left")
     usual = pl.col("cited_by_count").mean().over(_FIELD_AND_YEAR)
-    is_placed = _all_known((*_FIELD_AND_YEAR, "cited_by_count"), stage, "normalised_citations", "") & (usual > 0)
+    is_placed = _all_known((*_FIELD_AND_YEAR, "cited_by_count"), stage, "normalised_citations", _TO_JOIN) & (usual > 0)
     return beside.select(
         *ids,
         pl.col("n_references", "n_citations"),

@@ -19,7 +19,9 @@ logger = logging.getLogger(__name__)
 
 SWAPPED: Final = "are citing and cited swapped?"
 LATER: Final = ("citations", "lead to a later work")
-_FEW: Final = 0.05  # of citations join two works; of a real set with all its references a tenth may
+#: Of citations join two works. Six real fields with all their references have 3.7 to 11 %, and 248 works of many
+#: fields 2.4 %. Where ids are not those of works, it is next to none.
+_FEW: Final = 0.01
 _MOST: Final = 0.5  # of citations lead to a later work
 _MOST_ROWS: Final = 1 << 24  # that count_edges looks at: enough to tell, and joined in seconds
 _SPAN: Final = 1 << 22

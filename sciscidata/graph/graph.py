@@ -57,12 +57,12 @@ class CitationGraph:
         year_offsets: int64 (k + 1); the works of ``years[j]`` have indices year_offsets[j] .. year_offsets[j+1].
         n_known: works with a row in WORKS have smaller indices. The rest are known only from citations.
         ref_offsets, refs: int64 (n + 1), int32 (m). The references of i are refs[ref_offsets[i]:ref_offsets[i+1]],
-            ascending, without repeats or self-citations.
+            ascending, without repeats, or the work itself.
         citer_offsets: int64 (n + 1); i has citer_offsets[i+1] - citer_offsets[i] citers.
         days: int64, the distinct dates of works in days since 1970, ascending. None unless it was built by dates;
             then works are ordered by (day, id).
         day_offsets: int64; the works of ``days[j]`` have indices day_offsets[j] .. day_offsets[j+1]. None likewise.
-        n_rows, n_self_citations: rows of CITATIONS with both ids, and those in which a work cites itself; None where
+        n_rows, n_citing_themselves: rows of CITATIONS with both ids, and those in which a work cites itself; None where
             they were not counted.
     """
 
@@ -76,7 +76,7 @@ class CitationGraph:
     days: Int64Array | None = None
     day_offsets: Int64Array | None = None
     n_rows: int | None = None
-    n_self_citations: int | None = None
+    n_citing_themselves: int | None = None
 
     def __post_init__(self) -> None:
         """Make the arrays read-only."""
@@ -158,21 +158,22 @@ def build_graph(
     """Read the edge list once and lay it out in flat arrays.
 
     Works that occur only in ``citations`` become nodes without a year: they count as references, never as citers.
-    Repeats, self-citations and nulls are dropped. ``time="publication_date"`` orders works by day, and the date says
-    the year. A work with a year only is dated 1 July, off by half a year at most, and by none on average. ``cache_dir``
-    keeps the arrays under a hash of the content of both frames, in any order of rows, and maps them into memory.
-    Damaged files are made again, and a killed build continues after its last finished stage. Memory: at most 2 GB for
-    edges while building; 4 bytes per edge for the arrays, 8 more until the references are sorted, and 28 per work.
+    Repeats, nulls, and citations of a work by itself are dropped. ``time="publication_date"`` orders works by day, and
+    the date says the year. A work with a year only is dated 1 July, off by half a year at most, and by none on average.
+    ``cache_dir`` keeps the arrays under a hash of the content of both frames, in any order of rows, and maps them into
+    memory. Damaged files are made again, and a killed build continues after its last finished stage. Memory: at most
+    2 GB for edges while building; 4 bytes per edge for the arrays, 8 more until the references are sorted, and 28 per
+    work.
     """
     citations, nodes, means = _prepare(works, citations, time, n_threads)
     if cache_dir is None:
         with scratch_folder() as scratch:
             arrays: dict[str, Any] = lay_out(citations, nodes, scratch, None, means)
             return CitationGraph(n_known=nodes.ids.size, **arrays)
-    n_rows, n_self_citations, key = _content_key(citations, nodes, means.n_threads)
+    n_rows, n_citing_themselves, key = _content_key(citations, nodes, means.n_threads)
     make = partial(_make, citations, nodes, replace(means, n_edges=n_rows))
     graph = read_graph(cached_folder(Path(cache_dir) / f"graph-{key}", make, resume=True), trusted=True)
-    return replace(graph, n_rows=n_rows, n_self_citations=n_self_citations)
+    return replace(graph, n_rows=n_rows, n_citing_themselves=n_citing_themselves)
 
 
 def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path, time: Time = "publication_year") -> None:
@@ -325,7 +326,7 @@ def content_hash(graph: CitationGraph, *facts: object) -> str:
 
 
 def _content_key(citations: pl.LazyFrame, nodes: Nodes, n_threads: int) -> tuple[int, int, str]:
-    """Count edges and self-citations, and hash the content of works and edges; the order of rows does not matter."""
+    """Count edges, and those of a work by itself, and hash the content of works and edges, in any order of rows."""
     from sciscidata.graph._kernels import add_content_hash
 
     def lanes_of(batch: tuple[Int64Array, Int64Array]) -> tuple[UInt64Array, int, int]:

@@ -66,7 +66,7 @@ def compute_atypicality(
     Args:
         works: WORKS; only work_id, publication_year and source_id are read. For the journals of the literature, set
             source_id to null where the source is not a journal. A reference counts if its work has a row here.
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         config: the null model, which pairs count, how z becomes a score; ``NoveltyConfig()`` when None.
         background: a file of ``write_background``: take the null model of each pair from there. A work gets the value
             of the large corpus if all its references are there, with year and venue. A pair or a year that the
@@ -335,7 +335,7 @@ class YearScorer:
     def report(self) -> None:
         """Log where few venues dominate, and how much of what was asked for the background holds."""
         for remark in remark_on_concentration(self.concentrations):
-            _warn_once(remark)
+            _say_once(remark)
         if self.background is None:
             return
         known, asked = int(self.n_known.sum()), int(self.n_cells.sum())
@@ -349,9 +349,9 @@ class YearScorer:
 
 
 @cache
-def _warn_once(remark: str) -> None:
+def _say_once(remark: str) -> None:
     """Log a remark, once in a process: each measure of the same data would repeat it."""
-    logger.warning("%s", remark)
+    logger.info("%s", remark)
 
 
 def add_scores(rows: pl.DataFrame, score: Score) -> pl.DataFrame:

@@ -78,7 +78,7 @@ def compute_commonness(
 
     Args:
         works: WORKS; only work_id, publication_year and source_id are read.
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         config: which pairs count; ``CommonnessConfig()`` when None.
         cache_dir: keep the graph here for later runs.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.

@@ -38,7 +38,7 @@ def compute_foster_novelty(works: AnyFrame, citations: AnyFrame, *, community: s
 
     Args:
         works: ``work_id`` and a column of communities: those of ``find_communities``, or a field or topic.
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         community: the column with the community of each work: whole numbers, text or an Enum; null is unknown.
 
     Returns:
@@ -107,7 +107,7 @@ def find_communities(
 
     Args:
         works: WORKS; only work_id and, for venues, source_id are read.
-        citations: CITATIONS, in any order; repeats, self-citations and citations of works not in ``works`` are ignored.
+        citations: CITATIONS, in any order; ignored are repeats, works that cite themselves, and works not in ``works``.
         of: what is linked. ``"venues"``: venues that works cite together, by how many pairs of references join them
             (Foster's network, with venues for chemicals). ``"works"``: works that cite each other, each link once.
         method: ``"louvain"`` and ``"leiden"`` find communities of high modularity. ``"infomap"`` finds those that

@@ -34,9 +34,10 @@ _ROUNDING = 1e-12  # of what a difference is taken from: no more than this is no
 _NUMBERS_AT_ONCE = 2**18  # in a table of venues and strata, so that many of them fit into a cache
 _YEAR_ZERO = 2**31  # years may be negative, counters not
 
-#: From this concentration on, the closed form's variances may be off by over 2 % in sum over a year.
+#: From this concentration on, the closed form's variances may be off by over 2 % in sum over a year. Labels are not:
+#: in five real sets, fewer differed from those of 300 shuffles (0 to 5 %) than between two times 300 shuffles, in such
+#: years and in all others. So it is said, and no warning.
 DOMINATED = 0.2
-_HEAVILY = 0.3  # and from this one on by far more
 _LISTED = 12
 
 
@@ -62,18 +63,15 @@ def venue_concentration(slots: Slots) -> float:
 
 
 def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
-    """Warn about the years in which few venues dominate, where the closed form is less exact; empty if none."""
+    """Name the years in which few venues dominate, where the closed form is less exact; empty if there are none."""
     years = sorted(year for year, share in concentrations.items() if share >= DOMINATED)
     if not years:
         return []
     listed = ", ".join(map(str, years[:_LISTED])) + (", ..." if len(years) > _LISTED else "")
-    worst = max(concentrations.values())
-    # Variances sum to 4 % or a fifth less than those of shuffles. One pair's may be two thirds or a third.
-    usual, most = ("12 %", "73 %") if worst >= _HEAVILY else ("2 %", "22 %")
     return [
-        f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}), so z is about "
-        f"{usual} too far from 0 in these years, of single pairs of venues up to {most}. To be sure, shuffle: "
-        "NoveltyConfig.null='permutation', NoveltyConfig.n_shuffles=1000."
+        f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}): z of single "
+        "pairs of venues is less exact there. In five real sets labels agreed with those of shuffles as often as in "
+        "other years. To compare: NoveltyConfig.null='permutation', NoveltyConfig.n_shuffles=1000."
     ]
 
 

@@ -42,7 +42,7 @@ def compute_shibayama_novelty(
 
     Args:
         works: ``work_id`` and a column of vectors, Array or List of numbers, all of one length.
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         vector: the column with the vectors.
         percentiles: which percentiles of the distances, 0 to 100, interpolated linearly. 100 is the largest distance.
         max_references: most references with a vector of a work; with more it is not scored. None: no limit.

@@ -104,7 +104,7 @@ def compute_wang_novelty(
 
     Args:
         works: WORKS; only work_id, publication_year and source_id are read.
-        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         config: windows and conditions; ``WangConfig()`` when None.
         cache_dir: keep the graph here for later runs.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.

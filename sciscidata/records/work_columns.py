@@ -250,7 +250,7 @@ def merge_rows(rows: pl.DataFrame, is_odd: BoolArray, odd: Batch) -> Batch:
 
 
 def citations_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """Make CITATIONS of ROWS, in the order of the records: self-citations, repeats and later years stay."""
+    """Make CITATIONS of ROWS, in the order of the records. Repeats, later years and the work itself stay."""
     citing = rows.select(citing_id="work_id", cited_id="references").filter(pl.col("cited_id").list.len() > 0)
     return citing.explode("cited_id").cast(CITATIONS)
 

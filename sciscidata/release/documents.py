@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple, cast
 import polars as pl
 
 from sciscidata.eligibility import list_removed
-from sciscidata.novelty.null_model import remark_on_concentration
 from sciscidata.own_label import OwnLabel, example_schema, stated_label, vocabularies
 from sciscidata.records.last_year_of_data import remark_on_later_works
 from sciscidata.release.manifest import (
@@ -77,17 +76,15 @@ def name_source(source: Mapping[str, Any], unnamed: str = "the source that its m
 
 
 def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
-    """Warn as the log did when a release was made: last year, novelty, data, filters, and years of few venues."""
+    """Warn as the log did when a release was made: last year, novelty, data and filters."""
     counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
     remarks: list[str] = []
     if manifest.get("eligibility", {}).get("last_year") is None:
         remarks += remark_on_later_works(counts.get("later_works"), counts.get("last_year"))
     name = name_source(manifest.get("source", {}))
     remarks += remark_on_novelty(atypicality, manifest["thresholds"].get("novelty_rule"), name)
-    shares = atypicality.get("venue_concentration", {}) if atypicality else {}
     remarks += [check["text"] for check in manifest.get("diagnostics", []) if check["level"] == "warning"]
-    remarks += remark_on_filters(counts)
-    return remarks + remark_on_concentration({int(year): share for year, share in shares.items()})
+    return remarks + remark_on_filters(counts)
 
 
 def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
@@ -95,6 +92,20 @@ def render_documents(manifest: Mapping[str, Any], publication: Publication | Non
     about = _About(manifest, publication or Publication())
     texts = {CARD: printable(about.card(), lines=True), CROISSANT: about.croissant(), CITATION: about.citation()}
     return {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
+
+
+def without_options(remark: str) -> str:
+    """Return a remark without what it says of options of a build."""
+    return _OPTIONS.sub("", remark)
+
+
+def list_references(manifest: Mapping[str, Any]) -> list[str]:
+    """List what to cite besides a release, each in a line."""
+    names = [
+        (", ".join(author["family-names"] for author in work["authors"]), work)
+        for work in _About(manifest, Publication()).references()
+    ]
+    return [f"{authors} ({work['year']}). {work['title']}. doi:{work['doi']}" for authors, work in names]
 
 
 class _About:
@@ -212,7 +223,7 @@ class _About:
             lines.append(said["languages"].format(languages=", ".join(languages)))
         if self.kind == "synthetic":
             lines.append(said["invented"])
-        remarks = [_OPTIONS.sub("", remark) for remark in remark_on_release(self.manifest)]
+        remarks = [*map(without_options, remark_on_release(self.manifest))]
         return lines + [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]
 
     def references(self) -> list[Mapping[str, Any]]:

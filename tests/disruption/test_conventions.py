@@ -69,7 +69,7 @@ EDGES: dict[str, Edge] = {
 }
 
 #: Where a preset says something else than its original, on purpose: a citer or focal work without a year never counts,
-#: and self-citations are ignored. What the original says, and what is said here.
+#: and that a work cites itself is ignored. What the original says, and what is said here.
 APART: dict[str, tuple[dict[int, int | None], list[tuple[int, int]], dict[str, tuple[float | None, float | None]]]] = {
     "its only citer has no year": (
         {1: 1990, 2: 2000, 3: None},
@@ -131,7 +131,7 @@ def test_every_preset_says_at_an_edge_what_its_original_says(edge):
 
 
 @pytest.mark.parametrize("case", APART.values(), ids=APART.keys())
-def test_a_preset_differs_from_its_original_only_without_a_year_and_in_self_citations(case):
+def test_a_preset_differs_from_its_original_only_without_a_year_and_where_a_work_cites_itself(case):
     years, citations, said = case
     found = {name: index_of_work_2(years, citations, CDConfig.compat(name)) for name in said}
     assert found == {name: here for name, (_, here) in said.items()}

@@ -46,8 +46,8 @@ def test_every_count_equals_pypi_cdindex_on_real_graphs(name, n_defined):
     assert both["cd_index"].eq_missing(both["cd5"]).all()
 
 
-# A small id range and few years make repeats, self-citations, same-year and backward edges common; ids above
-# the range of ``years`` are works without a record.
+# A small id range and few years make repeats, works that cite themselves, same-year and backward edges common; ids
+# above the range of ``years`` are works without a record.
 ids = st.integers(1, 14)
 years_of_works = st.dictionaries(ids, st.none() | st.integers(1998, 2006), min_size=1)
 edge_lists = st.lists(st.tuples(st.integers(1, 18), st.integers(1, 18)), max_size=90)

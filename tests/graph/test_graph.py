@@ -38,7 +38,7 @@ def frames(years, edges):
 
 def assert_same(one: CitationGraph, two: CitationGraph) -> None:
     for field in dataclasses.fields(CitationGraph):
-        if field.name in ("n_rows", "n_self_citations"):  # counted only where the rows are hashed
+        if field.name in ("n_rows", "n_citing_themselves"):  # counted only where the rows are hashed
             continue
         a, b = getattr(one, field.name), getattr(two, field.name)
         assert np.asarray(a).dtype == np.asarray(b).dtype

@@ -268,7 +268,7 @@ def test_authors_are_counted_unless_there_are_none_or_the_list_is_cut(fields, n_
     assert row(**fields)["n_authors"] == n_authors
 
 
-def test_references_keep_order_repeats_and_self_citations_and_count_what_is_malformed():
+def test_references_keep_order_repeats_and_the_work_itself_and_count_what_is_malformed():
     found = row(referenced_works=["https://openalex.org/W3", "W2", "W3", "W1", None, 4, "S5", "", "w9999999999"])
     assert found["references"] == [3, 2, 3, 1, 9999999999]
     assert found["malformed_references"] == 4

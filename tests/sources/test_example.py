@@ -7,13 +7,14 @@ import polars as pl
 
 from sciscidata import BuildConfig, ExampleConfig, SplitConfig, build, scan_example, scan_records, verify
 from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources.example.source import WORKS_FILE
+from sciscidata.sources.example.source import AUTHORS_FILE, WORKS_FILE
 from sciscidata.sources.records import RecordsConfig
 
 
-def test_the_file_is_small_and_the_one_that_its_source_is_stated_of():
+def test_the_files_are_small_and_those_that_their_source_is_stated_of():
     stated = WORKS_FILE.with_name("SOURCE.md").read_text("utf-8")
-    assert re.findall(r"[0-9a-f]{64}", stated) == [hashlib.sha256(WORKS_FILE.read_bytes()).hexdigest()]
+    files = (WORKS_FILE, AUTHORS_FILE)
+    assert re.findall(r"[0-9a-f]{64}", stated) == [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     assert "CC0" in stated
     assert WORKS_FILE.stat().st_size < 4_000_000
 

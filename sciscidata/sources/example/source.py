@@ -13,6 +13,8 @@ from sciscidata.sources.records import RecordsConfig, open_records, scan_records
 
 #: OpenAlex records as JSON lines; SOURCE.md beside it says where they are from.
 WORKS_FILE: Final = Path(__file__).with_name("works.jsonl.zst")
+#: Who wrote them, by number: rows of AUTHORS.
+AUTHORS_FILE: Final = Path(__file__).with_name("authors.parquet")
 _RECORDS: Final = RecordsConfig(inputs=(str(WORKS_FILE),), strict=True)
 _KIND: Final = {"kind": "example"}
 _WORKS, _CITATIONS = 4_381, 134_026

@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -99,7 +100,8 @@ _COLUMNS: Final[_Names] = {
     "references": ("References", "Cited References"),
     "n_references": ("Cited Reference Count",),
 }
-ROLES: Final = pl.Schema(dict.fromkeys(_TAGS, pl.String()))
+#: And the authors, each in a line: ids where there are such, else names as ``_author_key`` writes them.
+ROLES: Final = pl.Schema(dict.fromkeys((*_TAGS, "authors"), pl.String()))
 #: Where each line is a value. Elsewhere a value goes on in the next line.
 _BY_LINE: Final = ("AU", "CA", "CR", "A1", "KW", "cited-references")
 _END: Final = re.compile(r"^ER(?: {1,2}-.*)?\s*$", re.M)
@@ -113,6 +115,7 @@ _NONE: Final = ("", *MISSING)
 #: What parts authors where no line end or semicolon does: in BibTeX a word, in CSV of Scopus until 2023 a comma.
 _AUTHORS: Final = {"author": r"\s+and\s+", "Authors": r",\s+(?!(?:Jr|Sr|I+|IV)\b)"}
 _SEPARATED: Final = r'"?(?i:sep)=.?"?[,;\t]*\n'  # what a spreadsheet may write into the first line
+_MOST_INITIALS: Final = 4
 _CELL: Final = 32_767  # signs that a cell of a spreadsheet holds at most
 #: What Polars says of a damaged table, in the words of a user.
 _DAMAGE: Final = {"found more fields": "a row has more cells than the header", "could not parse": "quotes do not end"}
@@ -190,8 +193,9 @@ def _row(record: Mapping[str, str | None], names_of: _Names, has_own_key: bool) 
             value = re.sub(r";\s+", "\n", value)
         if value and role == "n_authors":
             authors = re.split(";" if ";" in value else _AUTHORS.get(name, "\n"), value)
-            n_authors = sum(author.strip()[:1] not in ("", "[") for author in authors)  # "[Anonymous]" is no author
-            value = str(n_authors) if n_authors else None
+            authors = [author for author in authors if author.strip()[:1] not in ("", "[")]  # "[Anonymous]" is none
+            values["authors"] = "\n".join(filter(None, map(_author_key, authors))) or None
+            value = str(len(authors)) if authors else None
         values[role] = value
     notes = record.get("N1") or record.get("note") or ""
     if not values["cited_by_count"] and (found := re.search(r"\bcited by\s*:?\s*([0-9]+)", notes, re.I)):
@@ -202,6 +206,26 @@ def _row(record: Mapping[str, str | None], names_of: _Names, has_own_key: bool) 
         key = record.get("key") if has_own_key else None
         values["id"] = eid[1] if eid else values["doi"] or key or title
     return [*values.values()]
+
+
+def _author_key(author: str) -> str:
+    """Write an id as it is, and a name as surname and initials, so that most forms of a name are one.
+
+    Example:
+        >>> [_author_key(name) for name in ("Poe, EA", "Poe E.A.", "Poe, Edgar Allan", "M\u00fcller, J-P", "57190000")]
+        ['poe ea', 'poe ea', 'poe ea', 'muller jp', '57190000']
+    """
+    author = author.strip()
+    if author.isdecimal():
+        return author
+    surname, comma, given = author.partition(",")
+    if not comma:
+        surname, _, given = author.rpartition(" ")
+    words = re.findall(r"\w+", given)
+    is_short = "".join(words).isupper() and len(words) == 1 and len(words[0]) <= _MOST_INITIALS
+    initials = words[0] if is_short else "".join(word[0] for word in words)
+    plain = unicodedata.normalize("NFKD", f"{surname or given} {initials if surname else ''}")
+    return " ".join("".join(sign for sign in plain if sign.isalnum() or sign == " ").casefold().split())
 
 
 def _tagged(text: str, path: Path) -> _Format:

@@ -108,6 +108,16 @@ def scan_exports(config: ExportsConfig) -> Corpus:
     return Corpus(scan("works", works_schema("String")), scan("citations", CITATIONS), facts)
 
 
+def scan_author_names(config: ExportsConfig) -> pl.LazyFrame:
+    """Scan who wrote the works of ``scan_exports``: rows of AUTHORS, with text as ``author_id``."""
+    files = find_files(require_config(config, ExportsConfig, _EXAMPLE).files, _OPTION)
+
+    def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+        return read_batches(_read_once(files) / "authors.parquet", columns, _ROWS)
+
+    return scan_batches(read, pl.Schema({"work_id": pl.Int64(), "author_id": pl.String()}), "authors of exports")
+
+
 def _read_once(files: list[Path]) -> Path:
     key = ("exports", *((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
     return make_once(key, lambda folder: _read(files, folder))
@@ -117,6 +127,7 @@ def _read(files: list[Path], folder: Path) -> None:
     """Write works, citations and the counts of what was found."""
     tally = Tally()
     parts: list[tuple[pl.DataFrame, pl.DataFrame]] = []
+    authors: list[pl.DataFrame] = []
     without: list[str] = []
     read: list[dict[str, Any]] = []
     n_rows = 0
@@ -142,6 +153,7 @@ def _read(files: list[Path], folder: Path) -> None:
                 {"row": rows.schema["row"], "text": pl.List(pl.String()), "of_wos": pl.Boolean()},
             ).explode("text")
             works = pl.concat([rows.select("row"), _make_works(rows, tally), number_works(rows)], how="horizontal")
+            authors.append(rows.select("row", "authors").drop_nulls())
             parts.append((works, cited.select("row").hstack(number_references(cited))))
             advance(file.stat().st_size)
     if len(without) == len(files):
@@ -158,6 +170,9 @@ def _read(files: list[Path], folder: Path) -> None:
     of_row = works.select("row", citing_id="work_id")
     references = pl.concat([part for _, part in parts]).join(of_row, "row")
     citations, counts = match_references(works, references)
+    names = pl.concat(authors).with_columns(author_id=pl.col("authors").str.split("\n")).explode("author_id")
+    names = names.join(of_row, "row").select(work_id="citing_id", author_id="author_id").unique()
+    names.sort("work_id", "author_id").write_parquet(folder / "authors.parquet")
     warn_of_gaps(tally, "exports")
     works = complete_works(works.lazy()).collect().sort("work_id")
     refuse_shared_numbers(works, "exports")

@@ -161,7 +161,9 @@ class ReferenceRecords:
     client: OpenAlexClient
     _asked: set[int] = field(default_factory=set[int])
     _frames: list[pl.DataFrame] = field(default_factory=list[pl.DataFrame])
-    _self_citers: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict[int, tuple[int, frozenset[int]]])
+    _citing_themselves: dict[int, tuple[int, frozenset[int]]] = field(
+        default_factory=dict[int, tuple[int, frozenset[int]]]
+    )
 
     def ask(self, work_ids: Iterable[int]) -> None:
         """Request the records of the works that are not known yet."""
@@ -173,15 +175,17 @@ class ReferenceRecords:
         for work in received:
             if work.publication_year is not None and work.work_id in work.references:
                 references = frozenset(work.references) - {work.work_id}
-                self._self_citers[work.work_id] = (work.publication_year, references)
+                self._citing_themselves[work.work_id] = (work.publication_year, references)
         if received:
             self._frames.append(works_frame(received).select(REFERENCE_WORKS.names()))
 
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
         """Count by year what the API counts only since it cites itself: what also cites the work, and all of it."""
         listed = frozenset(references)
-        self_citers = [self._self_citers[reference] for reference in references if reference in self._self_citers]
-        in_vain = [(year, cited) for year, cited in self_citers if listed.isdisjoint(cited)]
+        citing_themselves = [
+            self._citing_themselves[reference] for reference in references if reference in self._citing_themselves
+        ]
+        in_vain = [(year, cited) for year, cited in citing_themselves if listed.isdisjoint(cited)]
         return Counter(year for year, cited in in_vain if work_id in cited), Counter(year for year, _ in in_vain)
 
     def works(self) -> pl.DataFrame:

@@ -118,10 +118,10 @@ def ingest_snapshot(
     """Read a snapshot into Parquet, one file per part. A second run reads only the parts that have changed.
 
     ``works/part-*.parquet`` has WORKS without title and abstract, ``texts/part-*.parquet`` these of the same rows.
-    ``citations/part-*.parquet`` has CITATIONS with repeats and self-citations. ``removed.parquet`` has deleted works,
-    and works that a newer part repeats. The report ``corpus.json`` is written last. A killed run continues with the
-    same bytes for any number of workers. ``advance`` gets the bytes read or already done. After all good parts are
-    done, a CorruptRecordError names the corrupt ones.
+    ``citations/part-*.parquet`` has CITATIONS with repeats, and works that cite themselves. ``removed.parquet`` has
+    deleted works, and works that a newer part repeats. The report ``corpus.json`` is written last. A killed run
+    continues with the same bytes for any number of workers. ``advance`` gets the bytes read or
+    already done. After all good parts are done, a CorruptRecordError names the corrupt ones.
     """
     require_config(config, SnapshotConfig, "folder='openalex'")
     out = Path(out)

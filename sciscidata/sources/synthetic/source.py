@@ -40,7 +40,7 @@ def scan_synthetic(config: SyntheticConfig | None = None) -> Corpus:
     Returns:
         Corpus. ``works`` is WORKS sorted by year and field; ``cited_by_count`` counts the citations within the world;
         ``work_id`` is spread over 1..2^33. ``citations`` is CITATIONS, grouped by citing work. Each edge is there once,
-        between works of the frame, without self-citations, never to a later year. ``works.ODDITIES_PER_MILLION`` gives
+        between works of the frame, of no work by itself, never to a later year. ``works.ODDITIES_PER_MILLION`` gives
         the shares of the oddities of real records.
 
     Example:
