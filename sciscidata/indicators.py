@@ -8,6 +8,7 @@ from sciscidata.disruption.missing_data import find_effect_of_missing_data
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.graph.control_variables import compute_control_variables, compute_percentile
+from sciscidata.judged import is_judged
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
 from sciscidata.novelty.label_confidence import compute_novelty_confidence
 from sciscidata.novelty.reference_distances import compute_shibayama_novelty
@@ -27,6 +28,7 @@ __all__ = [
     "find_communities",
     "find_effect_of_missing_data",
     "find_label_stability",
+    "is_judged",
 ]
 
 
