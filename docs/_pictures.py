@@ -47,9 +47,10 @@ def draw_gallery() -> None:
     scores = cd_5.join(ssd.compute_atypicality(works, citations), on="work_id")
     labelled = ssd.compute_labels(scores).join(facts, on="work_id").collect()
     save_both("gallery_distribution", plots.plot_disruption, labelled, **data)
-    save_both("gallery_by_year", plots.plot_by_year, labelled, complete_until=2016, **data)
+    save_both("gallery_by_year", plots.plot_by_year, labelled, **data)
     null = compute_null_cd_index(works, citations, n_draws=1_000).collect()
-    save_both("null_cd_index", plots.plot_null_cd_index, null, **data)
+    counts = cd_5.select("work_id", "n_i", "n_j", "window_complete").collect()
+    save_both("null_cd_index", plots.plot_null_cd_index, null.join(counts, on="work_id"), **data)
     save_both("gallery_windows", plots.plot_windows, cd_5.collect(), cd_10.collect(), windows=(5, 10), **data)
     save(plots.plot_by_field(labelled, **data), "gallery_by_field")
     save(plots.plot_by_field(labelled, score="", width="one", **data), "gallery_by_field_narrow", dpi=200)
@@ -62,8 +63,8 @@ def draw_gallery() -> None:
     save_both("gallery_uzzi", plots.plot_uzzi_cells, labelled.with_columns(top=most_cited), hit="top", **data)
     save_both("gallery_novelty_by_year", plots.plot_novelty_by_year, labelled, **data)
     sizes = works.select("work_id", pl.col("n_authors").clip(upper_bound=10))
-    cited = cd_5.join(sizes, on="work_id").filter(pl.col("n_i") + pl.col("n_j") > 0)
-    save_both("gallery_team_size", plots.plot_by, cited, "n_authors", stat="percentile", **data)
+    sized = cd_5.join(sizes, on="work_id")
+    save_both("gallery_team_size", plots.plot_by, sized, "n_authors", stat="percentile", **data)
 
 
 def draw_release(source: ssd.ExampleConfig | ssd.SyntheticConfig, name: str) -> None:

@@ -12,6 +12,7 @@ from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.self_citations import compute_independent_cd_index, find_self_citations
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.graph.control_variables import compute_control_variables, compute_percentile
+from sciscidata.judged import is_judged
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
 from sciscidata.novelty.label_confidence import compute_novelty_confidence, find_novelty_prior
 from sciscidata.novelty.novelty_prior import NoveltyPrior
@@ -41,6 +42,7 @@ __all__ = [
     "find_noise_effect",
     "find_novelty_prior",
     "find_self_citations",
+    "is_judged",
 ]
 
 

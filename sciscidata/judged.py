@@ -49,7 +49,14 @@ def n_citers(window: str = "") -> pl.Expr:
 
 
 def is_judged(window: str = "") -> pl.Expr:
-    """Say whether a work is judged, from n_i, n_j and window_complete with this ending; never null.
+    """Say whether a work is judged, as an expression for ``filter``: its window is over, and something in it cites it.
+
+    Args:
+        window: what the columns of the window end with, ``"_10"`` for ``n_i_10``, ``n_j_10`` and
+            ``window_complete_10``. "": those of ``CDConfig.window_years``.
+
+    Returns:
+        A Boolean expression over the scores of ``compute_cd_index``, never null. A window without end counts as over.
 
     Example:
         >>> scores = pl.DataFrame({"n_i": [2, 0, 2], "n_j": [1, 0, 0], "window_complete": [True, True, False]})

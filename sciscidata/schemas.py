@@ -100,11 +100,11 @@ ATYPICALITY = pl.Schema(
     }
 )
 
-#: One row per work of WORKS. ``n_pairs`` is null for a work that is not scored; the rest when undefined.
+#: One row per work of WORKS. ``commonness_n_pairs`` is null for a work that is not scored; the rest when undefined.
 COMMONNESS = pl.Schema(
     {
         "work_id": pl.Int64(),
-        "n_pairs": pl.Int64(),
+        "commonness_n_pairs": pl.Int64(),
         "commonness_p10": pl.Float64(),
         "commonness_median": pl.Float64(),
         "commonness_novelty": pl.Float64(),

@@ -106,7 +106,9 @@ OF_CORPUS: dict[str, Callable[[Any, Any], Any]] = {
     "compute_cd_variants": compute_cd_variants,
     "compute_cd_trajectory": lambda w, c: compute_cd_trajectory(w, c, ages=[1, 3], last_year=2010),
     "find_label_stability": lambda w, c: find_label_stability(w, c, ages=[3]).lazy(),
-    "find_effect_of_missing_data": lambda w, c: find_effect_of_missing_data(w, c, citations_missing=[]).lazy(),
+    "find_effect_of_missing_data": lambda w, c: find_effect_of_missing_data(
+        w, c, citations_missing=[], population="all"
+    ).lazy(),
     "compute_null_cd_index": lambda w, c: compute_null_cd_index(w, c, n_draws=2),
     "compute_expected_cd_index": compute_expected_cd_index,
     "compute_atypicality": ssd.compute_atypicality,
@@ -128,7 +130,7 @@ OF_ONE: dict[str, tuple[pl.DataFrame, Callable[[Any], Any]]] = {
     "count_labels": (SCORES, count_labels),
     "draw_split": (SCORES, lambda frame: ssd.draw_split(frame, _SPLIT)),
     "plot_disruption": (SCORES, plot_disruption),
-    "plot_windows": (SCORES, lambda frame: plot_windows(frame, frame)),
+    "plot_windows": (SCORES, lambda frame: plot_windows(frame, SCORES.clone())),
     "plot_comparison": (SCORES, lambda frame: plot_comparison(frame, frame)),
     "plot_cd_trajectory": (SCORES, plot_cd_trajectory),
     "plot_cd_sweep": (SCORES, plot_cd_sweep),
@@ -141,7 +143,10 @@ OF_ONE: dict[str, tuple[pl.DataFrame, Callable[[Any], Any]]] = {
     "plot_null_cd_index": (SCORES, plot_null_cd_index),
     "plot_uzzi_cells": (SCORES, plot_uzzi_cells),
     "plot_label_stability": (find_label_stability(WORKS, CITATIONS, ages=[1, 3]), plot_label_stability),
-    "plot_missing_data": (find_effect_of_missing_data(WORKS, CITATIONS, citations_missing=[]), plot_missing_data),
+    "plot_missing_data": (
+        find_effect_of_missing_data(WORKS, CITATIONS, citations_missing=[], population="all"),
+        plot_missing_data,
+    ),
     "plot_diagnostics": (ssd.diagnose(WORKS, CITATIONS), ssd.plot_diagnostics),
 }
 

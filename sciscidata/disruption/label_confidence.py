@@ -218,7 +218,12 @@ def redraw_labels(
     labelled = compute_disruption_labels(frame.filter(is_cited()), cut)
     rows = labelled.drop_nulls("disruption_label").select("disruption_label", *COUNTS).collect()
     if rows.is_empty():
-        raise EmptyInputError(f"{stage}: no work has a CD index and a citer in the window. Give all scored works.")
+        over = (
+            ", and its window is over" if population == "judged" and WINDOW_COMPLETE in frame.collect_schema() else ""
+        )
+        raise EmptyInputError(
+            f"{stage}: no work has a CD index and a citer in the window{over}. Give all scored works."
+        )
     n_i, n_j, n_k = (rows[name].to_numpy() for name in ("n_i", "n_j", "n_k"))
     cell, ab = classes_of(n_k), (prior or fit_prior(count_citers(rows))).of_classes()
     counts = dict(rows["disruption_label"].value_counts().iter_rows())

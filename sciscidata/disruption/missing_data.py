@@ -103,8 +103,11 @@ def find_effect_of_missing_data(
         cited = scores.lazy().filter(is_judged() if population == "judged" else is_cited())
         rows = compute_disruption_labels(cited, cut).drop_nulls("disruption_label").collect()
         if rows.is_empty():
+            where, remedy = ("", "more works")
+            if population == "judged":
+                where, remedy = " in a window that is over", "more works or years, or population='all'"
             raise EmptyInputError(
-                f"{stage}: with {share:.0%} of {kind} missing, no work has a label and a citer. Give more works."
+                f"{stage}: with {share:.0%} of {kind} missing, no work has a label and a citer{where}. Give {remedy}."
             )
         if kind == "nothing":
             whole = rows.select("work_id", "disruption_label")

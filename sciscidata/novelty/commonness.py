@@ -84,9 +84,9 @@ def compute_commonness(
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
-        COMMONNESS, one row per work, unordered. n_pairs: null if the work has no year or too many references.
-        commonness_p10 and commonness_median: Float64, linear quantiles over the pairs, above 0, without a unit.
-        commonness_novelty = -ln(commonness_p10): Float64, high is novel. Null where undefined.
+        COMMONNESS, one row per work, unordered. commonness_n_pairs: null if the work has no year, or too many
+        references. commonness_p10 and commonness_median: Float64, linear quantiles over the pairs, above 0, without a
+        unit. commonness_novelty = -ln(commonness_p10): Float64, high is novel. Null where undefined.
 
     Raises:
         ConfigError, SchemaMismatchError, WorkIdError, EmptyInputError: as ``compute_cd_index``.
@@ -99,7 +99,8 @@ def compute_commonness(
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [5, 5, 5, 6, 6], "cited_id": [1, 2, 3, 3, 4]})
         >>> scores = compute_commonness(works, citations).filter(pl.col("work_id") > 4).sort("work_id").collect()
-        >>> scores.select("work_id", "n_pairs", pl.col("commonness_median", "commonness_novelty").round(4)).rows()
+        >>> columns = ("commonness_n_pairs", "commonness_median", "commonness_novelty")
+        >>> scores.select("work_id", pl.col(columns).round(4)).rows()
         [(5, 3, 0.8889, 0.6286), (6, 1, 1.3333, -0.2877)]
     """
     check_threads(n_threads)
@@ -130,7 +131,7 @@ def _score(graph: CitationGraph, venues: Int32Array, config: CommonnessConfig, n
     p10[undefined] = np.nan
     median[undefined] = np.nan
     columns = {
-        "n_pairs": pl.select(pl.when(~pl.Series(left_out)).then(pl.Series(n_pairs))).to_series(),
+        "commonness_n_pairs": pl.select(pl.when(~pl.Series(left_out)).then(pl.Series(n_pairs))).to_series(),
         "commonness_p10": p10,
         "commonness_median": median,
         "commonness_novelty": -natural_log(p10),

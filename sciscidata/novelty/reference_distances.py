@@ -48,7 +48,7 @@ def compute_shibayama_novelty(
         max_references: most references with a vector of a work; with more it is not scored. None: no limit.
 
     Returns:
-        One row per work, unordered. n_pairs: Int64, pairs of references with a vector; null with more than
+        One row per work, unordered. distance_n_pairs: Int64, pairs of references with a vector; null with more than
         ``max_references``. distance_mean and distance_p50, distance_p80, ...: Float64, high is novel; null with less
         than two references that have a vector. A vector that is all 0, or holds a null, NaN or infinity, is none.
 
@@ -75,7 +75,7 @@ def compute_shibayama_novelty(
     wanted: tuple[float, ...] = check_value("percentiles", [*percentiles], _Percentiles)
     most: int | None = check_value("max_references", max_references, _Most)
     names = ["distance_mean", *(f"distance_p{percentile:g}" for percentile in wanted)]
-    schema = pl.Schema({"work_id": pl.Int64(), "n_pairs": pl.Int64(), **dict.fromkeys(names, pl.Float64())})
+    schema = pl.Schema({"work_id": pl.Int64(), "distance_n_pairs": pl.Int64(), **dict.fromkeys(names, pl.Float64())})
 
     def score() -> pl.DataFrame:
         rows = vectors.collect(engine="streaming")
@@ -88,7 +88,7 @@ def compute_shibayama_novelty(
         too_many = pl.Series(n_refs > most) if most is not None else pl.repeat(False, n_refs.size, eager=True)
         columns = {name: pl.Series(scores[:, i], nan_to_null=True) for i, name in enumerate(names)}
         counted = pl.select(pl.when(~too_many).then(n_pairs)).to_series()
-        return pl.DataFrame({"work_id": work_ids, "n_pairs": counted, **columns}, schema=schema)
+        return pl.DataFrame({"work_id": work_ids, "distance_n_pairs": counted, **columns}, schema=schema)
 
     return with_original_ids(pl.defer(score, schema=schema), works)
 

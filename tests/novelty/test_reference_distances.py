@@ -115,7 +115,7 @@ def test_a_work_with_too_many_references_is_not_scored():
     vectors = {work: [1.0, work] for work in range(5)}
     edges = [(0, 1), (0, 2), (0, 3), (4, 1), (4, 2)]
     found = compute_shibayama_novelty(*frames(vectors, edges), percentiles=[100], max_references=2).collect()
-    assert found.select("work_id", "n_pairs").rows() == [(0, None), (1, 0), (2, 0), (3, 0), (4, 1)]
+    assert found.select("work_id", "distance_n_pairs").rows() == [(0, None), (1, 0), (2, 0), (3, 0), (4, 1)]
     assert found["distance_p100"].is_null().to_list() == [True, True, True, True, False]
 
 
@@ -137,4 +137,4 @@ def test_no_works_have_no_novelty():
     works = pl.DataFrame(schema={"work_id": pl.Int64, "vector": pl.List(pl.Float64)})
     scores = compute_shibayama_novelty(works, pl.DataFrame({"citing_id": [1], "cited_id": [2]})).collect()
     assert scores.height == 0
-    assert scores.columns[:3] == ["work_id", "n_pairs", "distance_mean"]
+    assert scores.columns[:3] == ["work_id", "distance_n_pairs", "distance_mean"]

@@ -259,3 +259,33 @@ def test_columns_with_names_of_works_are_kept(tmp_path):
         with pytest.raises(SchemaMismatchError, match=message):
             ingest_tables(files, tmp_path / "failed")
         assert not (tmp_path / "failed").exists()
+
+
+def test_further_columns_are_kept_on_request_as_they_are():
+    table = pl.DataFrame(
+        {"pid": ["b", "a", "c"], "year": [2000, 2001, 2002], "court": ["x", "NA", None], "size": [1.5, 2, 3]}
+    )
+    names = {"id": "pid", "year": "year", "citing": "from", "cited": "to"}
+    cites = pl.DataFrame({"from": ["a", "c"], "to": ["b", "a"]})
+    for frame in (table, table.to_pandas()):
+        works = ssd.from_tables(frame, cites, **names, keep=["court", "size"]).works.collect()
+        assert works.columns[-2:] == ["court", "size"]
+        assert works.sort("original_id").select("original_id", "court", "size").rows() == [
+            ("a", "NA", 2.0), ("b", "x", 1.5), ("c", None, 3.0),
+        ]  # fmt: skip
+        assert works.drop("court", "size").equals(ssd.from_tables(frame, cites, **names).works.collect())
+    scores = ssd.compute_cd_index(works, cites.head(0).rename({"from": "citing_id", "to": "cited_id"}).cast(pl.Int64))
+    assert scores.collect_schema().names()[:2] == ["work_id", "original_id"]
+    with pytest.raises(SchemaMismatchError, match="lacks column 'courts', which keep names"):
+        ssd.from_tables(table, cites, **names, keep=["courts"])
+    with pytest.raises(ConfigError, match="needs a list of columns"):
+        ssd.from_tables(table, cites, **names, keep="court")
+    with pytest.raises(ConfigError, match="keep holds 'title', and WORKS has a column of that name"):
+        ssd.from_tables(table.rename({"court": "title"}), cites, **names, keep=["title"])
+
+
+def test_columns_of_two_measures_of_pairs_stand_side_by_side():
+    works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=500))
+    both = ssd.compute_atypicality(works, citations).join(ssd.compute_commonness(works, citations), on="work_id")
+    assert {"n_pairs", "commonness_n_pairs"} <= {*both.collect_schema()}
+    assert not [name for name in both.collect_schema() if name.endswith("_right")]

@@ -10,8 +10,9 @@ import polars as pl
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import to_lazy, with_named_index
 from sciscidata.graph.edges import count_edges, warn_of_edges
-from sciscidata.records.ids import MISSING, refuse_shared_numbers
-from sciscidata.schemas import SWAPPED, Corpus
+from sciscidata.options.did_you_mean import suggest
+from sciscidata.records.ids import MISSING, ORIGINAL_ID, refuse_shared_numbers
+from sciscidata.schemas import DATES, SWAPPED, WORKS, Corpus
 from sciscidata.sources.tables.columns import (
     OF_CITATIONS,
     OF_WORKS,
@@ -45,6 +46,7 @@ def from_tables(
     field: str | None = None,
     date: str | None = None,
     references: str | None = None,
+    keep: Sequence[str] = (),
     missing: Sequence[str] = MISSING,
 ) -> Corpus:
     """Make a corpus of your own tables: patents, court cases, an export of any database, with ids of any kind.
@@ -67,13 +69,15 @@ def from_tables(
         field: column of fields. None: primary_field, if there is one.
         date: column of dates (2001-05-09). They become publication_date, and give the year where there is none.
         references: column of ``works`` with the works that each one cites: lists, or text with |, ; or commas.
+        keep: further columns of ``works`` that the corpus keeps as they are, after those of WORKS. Results have ids, so
+            join them: ``scores.join(corpus.works.select("work_id", "court"), on="work_id")``.
         missing: words that stand for a missing value, wherever they are all of a text.
 
     Returns:
-        Corpus. ``works`` is WORKS with ``original_id`` (String or Int64), in the order of work_id. ``citations`` is
-        CITATIONS. Both are in memory, as lazy frames. Years that are not from 1000 to 2100 are null. The provenance
-        counts them, works without a year, and words of ``missing``. It also counts citations that lack an id, which are
-        left out. The log warns.
+        Corpus. ``works`` is WORKS with ``original_id`` (String or Int64) and ``keep``, in the order of work_id.
+        ``citations`` is CITATIONS. Both are in memory, as lazy frames. Years that are not from 1000 to 2100 are null.
+        The provenance counts them, works without a year, and words of ``missing``. It also counts citations that lack
+        an id, which are left out. The log warns.
 
     Raises:
         SchemaMismatchError: a column is missing, is there twice, or has a type that its role cannot have.
@@ -103,10 +107,12 @@ def from_tables(
     if citations is not None and of_citations <= {*works.columns} and not of_citations <= {*citations.columns}:
         raise SchemaMismatchError(f"{_STAGE}: {SWAPPED}")
     at = find_columns(works.columns, OF_WORKS, named, table=f"{_STAGE}: works")
-    table = works.read([*at.values(), *kept_columns(works.columns)])
+    _check_kept(keep, works.columns)
+    table = works.read([*at.values(), *kept_columns(works.columns), *keep])
     if table.is_empty():
         raise EmptyInputError(f"{_STAGE}: works has no row. Check the table and the filters before.")
-    rows = work_rows(table, at, tally, missing=missing).sort("work_id")
+    own, table = table.select(keep), table.drop(name for name in keep if name not in at.values())
+    rows = work_rows(table, at, tally, missing=missing).hstack(own).sort("work_id")
     require_years(tally, rows.height, f"{_STAGE}: works")
     refuse_shared_numbers(rows, f"{_STAGE}: works")
     if citations is None:
@@ -117,10 +123,26 @@ def from_tables(
         edges = citation_rows(table, ends, tally, missing)
         at |= ends
     warn_of_gaps(tally, _STAGE, tally.example)
-    works = complete_works(rows.lazy())
+    works = complete_works(rows.drop(keep).lazy())
+    if keep:
+        works = pl.concat([works.collect(), rows.select(keep)], how="horizontal").lazy()
     warn_of_edges(count_edges(works, edges.lazy()), _STAGE)
     facts = {"kind": "tables", "columns": at, "works": rows.height, "citations": edges.height, **describe_gaps(tally)}
     return Corpus(works, edges.lazy(), facts)
+
+
+def _check_kept(keep: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise unless further columns are there, and have no name that WORKS takes."""
+    if isinstance(keep, str):
+        raise ConfigError(f"keep is {keep!r}, needs a list of columns: keep=[{keep!r}].")
+    taken = {*WORKS, *DATES, ORIGINAL_ID}
+    for name in keep:
+        if name not in columns:
+            close = suggest(name, columns) or f" It has {', '.join(columns)}."
+            raise SchemaMismatchError(f"{_STAGE}: works lacks column {name!r}, which keep names.{close}")
+        if name in taken or keep.count(name) > 1:
+            why = "WORKS has a column of that name" if name in taken else "it is there twice"
+            raise ConfigError(f"keep holds {name!r}, and {why}. Rename it before, or leave it out.")
 
 
 def check_citations_given(has_citations: bool, references: Any, table: str, column: str) -> None:  # noqa: ANN401
