@@ -41,7 +41,7 @@ FIELD_YEAR: Final = pl.concat_str(
     separator=" ",
 ).alias("field_year")
 #: The columns of the index, by what they end with.
-_INDEX: Final = re.compile(r"cd_index((?:_(?:[0-9]+(?:d|mo)?|all))?)")
+_INDEX: Final = re.compile(r"cd_index((?:_(?:[0-9]+(?:d|mo)?|until[0-9]+|all))?)")
 _CELL: Final = ("primary_field", "publication_year")
 _FEWEST: Final = 50  # works with a citer, for a cell to have ranks
 

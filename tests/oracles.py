@@ -11,6 +11,9 @@ from sciscidata.disruption.index import CDConfig
 
 def end_of(time: Any, window: int | str) -> Any:
     """The last year, or day, of a window; a day that a month lacks is its last one."""
+    if isinstance(window, str) and window.startswith("until"):
+        year = int(window.removeprefix("until"))
+        return year if isinstance(time, int) else type(time)(year, 12, 31)
     if isinstance(time, int):
         return time + window
     if isinstance(window, int):

@@ -12,11 +12,16 @@ from sciscidata.errors import ConfigError
 from sciscidata.options.checks import Conventional, PositiveInt
 
 WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | None
-#: Years, or text: ``"90d"`` are days, ``"18mo"`` months.
+#: Years, or text: ``"90d"`` are days, ``"18mo"`` months, ``"until2017"`` ends with a calendar year for all works.
 Window = (
-    Annotated[int, msgspec.Meta(ge=0, le=9_999)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,6}(d|mo)$")] | None
+    Annotated[int, msgspec.Meta(ge=0, le=9_999)]
+    | Annotated[str, msgspec.Meta(pattern="^([0-9]{1,6}(d|mo)|until[0-9]{4})$")]
+    | None
 )
-_NEEDED = "a list of windows: years from 0 to 9999, days ('90d'), months ('18mo'), or None for no end"
+_NEEDED = (
+    "a list of windows: years from 0 to 9999, days ('90d'), months ('18mo'), a last year ('until2017'), or None for no "
+    "end"
+)
 #: Options of later versions: a configuration without them is stated as it always was.
 _ADDED = ("windows", "time", "di_l")
 _EVER = 1 << 40  # beyond any year or day
@@ -45,8 +50,8 @@ class CDConfig(Conventional):
         di_l: the l of DI_l: how many references a citer shares at least, to count in n_j5. It names the columns: with 3
             they are n_j3 and di3_index. Needs family.
         windows: further windows, counted in the same pass. Years (``10``), or by dates months (``"18mo"``) and days
-            (``"90d"``); None, on a command line ``all``: without end. Each adds its columns, such as cd_index_10 and
-            n_i_10. Empty: none.
+            (``"90d"``); ``"until2017"``: all years up to the end of 2017, as in CD_2017; None, on a command line
+            ``all``: without end. Each adds its columns, such as cd_index_10 and n_i_10. Empty: none.
         time: what windows are measured by. ``"publication_date"``: by day. Works with a year only count as of 1 July;
             citers of the same day are treated as those of the same year.
 
@@ -77,8 +82,11 @@ class CDConfig(Conventional):
     def _check(self) -> None:
         problem = ""
         twice = next((window for i, window in enumerate(self.windows) if window in self.windows[:i]), "")
-        in_days = next((window for window in self.windows if isinstance(window, str)), "")
-        empty = next((window for window in self.windows if window is not None and not length(window)[0]), "")
+        in_days = next((one for one in self.windows if isinstance(one, str) and last_year_in(one) is None), "")
+        until = next((window for window in self.windows if last_year_in(window) is not None), "")
+        empty = next(
+            (one for one in self.windows if one is not None and last_year_in(one) is None and not length(one)[0]), ""
+        )
         if self.window_years == 0 and not self.same_year:
             problem = "CDConfig.window_years=0 holds no year. Set CDConfig.same_year=True, or widen the window."
         elif self.di_l != 5 and not self.family:
@@ -104,6 +112,11 @@ class CDConfig(Conventional):
             problem = (
                 "CDConfig.window_from='cited' needs CDConfig.window_years, no window without end, and "
                 "CDConfig.same_year=True, because ages run from 0."
+            )
+        elif self.window_from == "cited" and until:
+            problem = (
+                f"CDConfig.windows holds {until!r}, which ends at once for all citations, and with "
+                "CDConfig.window_from='cited' each has its own window. Leave one out."
             )
         elif self.window_from == "cited" and self.focal_citers == "any":
             problem = (
@@ -133,6 +146,9 @@ class CDConfig(Conventional):
         first = -_EVER if self.earlier_citers and self.window_from == "focal" else time + (not self.same_year)
         if window is None:
             return range(first, _EVER)
+        if (year := last_year_in(window)) is not None:
+            last = year if self.time == "publication_year" else _new_year(year + 1) - 1
+            return range(first, max(first, last + 1))
         if self.time == "publication_year":
             assert isinstance(window, int)  # _check has refused others
             return range(first, time + window + 1)
@@ -150,11 +166,13 @@ class CDConfig(Conventional):
         """
         if window is None or last_year is None:
             return None
+        if (year := last_year_in(window)) is not None:  # over for all works, or for none
+            return _EVER if year < last_year else -_EVER
         if self.time == "publication_year":
             assert isinstance(window, int)  # _check has refused others
             return first_open_window(window, last_year)
         n, unit = length(window)
-        new_year = int(np.datetime64(last_year - 1970, "Y").astype("M8[D]").astype(np.int64))
+        new_year = _new_year(last_year)
         return new_year - n if unit == "d" else _add_months(new_year, -n)
 
     def stated(self) -> dict[str, Any]:
@@ -176,6 +194,21 @@ def first_open_window(window_years: int | None, last_year: int | None) -> int | 
         (2019, 2024)
     """
     return None if window_years is None or last_year is None else last_year - window_years
+
+
+def last_year_in(window: Window) -> int | None:
+    """Return the calendar year with which a window ends for all works; None for any other window.
+
+    Example:
+        >>> last_year_in("until2017"), last_year_in("90d")
+        (2017, None)
+    """
+    return int(window[5:]) if isinstance(window, str) and window.startswith("until") else None
+
+
+def _new_year(year: int) -> int:
+    """Return the first day of a year, in days since 1970."""
+    return int(np.datetime64(year - 1970, "Y").astype("M8[D]").astype(np.int64))
 
 
 def length(window: int | str) -> tuple[int, str]:

@@ -15,6 +15,7 @@ from sciscidata._kernels.arrays import AnyArray, Int64Array
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Clock, Counter, cut_evenly, run_in_order, split_at
 from sciscidata.disruption.index import add_indices, counted_rows, score_schema
+from sciscidata.disruption.windows import close_windows, find_open_in_fields, last_year_of, mark_windows, window_schema
 from sciscidata.errors import SchemaMismatchError
 from sciscidata.frames import AnyFrame, near_cast, to_lazy
 from sciscidata.graph.graph import CitationGraph, build_graph, require_times
@@ -129,6 +130,7 @@ def compute_independent_cd_index(
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, time=config.time, cache_dir=cache_dir, n_threads=n_threads)
         scores = _score(graph, pairs, config, n_threads or pl.thread_pool_size())
+        scores = close_windows(scores, find_open_in_fields(works, config, last_year_of(graph)))
         _say(scores)
         return scores
 
@@ -165,6 +167,7 @@ def _schema(config: CDConfig) -> pl.Schema:
     columns = score_schema(config)
     again = {name: dtype for name, dtype in columns.items() if name not in ("work_id", "n_refs")}
     self_citers = {N_SELF_CITERS + window: pl.UInt32() for window in config.all_windows}
+    columns |= window_schema(config)
     return pl.Schema(columns | self_citers | {INDEPENDENT + name: dtype for name, dtype in again.items()})
 
 
@@ -191,7 +194,8 @@ def _score(graph: CitationGraph, pairs: pl.LazyFrame, config: CDConfig, n_thread
                 again.rename(lambda name: INDEPENDENT + name)
             )
             again = again.select(pl.when(is_known).then(pl.all()))
-            parts.append(add_indices(rows, config).hstack(again).cast(schema).select(schema.names()))
+            usual = add_indices(rows, config).hstack(mark_windows(graph, config, span))
+            parts.append(usual.hstack(again).cast(schema).select(schema.names()))
     undated = pl.DataFrame({"work_id": graph.work_ids[dated.stop : graph.n_known]})
     return pl.concat([*parts, undated], how="diagonal").select(schema.names())
 

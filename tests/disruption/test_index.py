@@ -88,7 +88,9 @@ def assert_equals_oracle(times, edges, config, given=None):
     scores = compute_cd_index(*given, config, n_threads=1).collect()
     plain = compute_cd_index(*given, dataclasses.replace(config, family=False), n_threads=1).collect()
     assert plain.equals(scores.select(plain.columns))
-    alone = scores.select(name for name in scores.columns if not re.search(r"_(\d+(d|mo)?|all)$|^window_", name))
+    alone = scores.select(
+        name for name in scores.columns if not re.search(r"_(\d+(d|mo)?|until\d+|all)$|^window_", name)
+    )
     for window, found in [(-1, alone), *((window, of_window(scores, window)) for window in config.windows)]:
         found = found.drop("window_complete", strict=False)
         expected = oracles.cd_family(times, edges, config, window)
@@ -101,10 +103,16 @@ def assert_equals_oracle(times, edges, config, given=None):
                 assert row == want
 
 
-@given(years_of_works, edge_lists, configs(), st.lists(windows, unique=True, max_size=4))
+until = st.integers(1997, 2007).map("until{}".format)
+
+
+@given(years_of_works, edge_lists, configs(), st.lists(windows | until, unique=True, max_size=4))
 @settings(max_examples=80)
 def test_every_option_and_window_agrees_with_plain_sets(years, edges, config, further):
-    further = tuple(window for window in further if window is not None or config.window_from == "focal")
+    is_fixed = [window is None or isinstance(window, str) for window in further]
+    further = tuple(
+        one for one, fixed in zip(further, is_fixed, strict=True) if not fixed or config.window_from == "focal"
+    )
     assert_equals_oracle(years, edges, dataclasses.replace(config, windows=further))
 
 

@@ -14,7 +14,7 @@ from sciscidata import ExampleConfig, compute_cd_index, scan_authors, scan_examp
 from sciscidata.errors import SchemaMismatchError
 from sciscidata.indicators import compute_independent_cd_index, find_self_citations
 from tests import oracles
-from tests.disruption.test_index import configs, edge_lists, frames, windows, years_of_works
+from tests.disruption.test_index import configs, edge_lists, frames, until, windows, years_of_works
 
 pairs_of_works = st.lists(st.tuples(st.integers(1, 18), st.integers(1, 6)), max_size=30)
 
@@ -37,12 +37,12 @@ def without_own_works(focal, years, edges, pairs, config, window):
     return oracles.cd_family(years, [(a, b) for a, b in edges if a not in own], config, window)[focal]
 
 
-@given(years_of_works, edge_lists, pairs_of_works, configs(), st.lists(windows, unique=True, max_size=3))
+@given(years_of_works, edge_lists, pairs_of_works, configs(), st.lists(windows | until, unique=True, max_size=3))
 @settings(max_examples=80)
 def test_the_index_without_them_is_that_of_a_world_in_which_own_later_works_cite_nothing(
     years, edges, pairs, config, further
 ):
-    further = tuple(window for window in further if window is not None or config.window_from == "focal")
+    further = tuple(one for one in further if isinstance(one, int) or config.window_from == "focal")
     config = dataclasses.replace(config, windows=further)
     works, citations = frames(years, edges)
     found = compute_independent_cd_index(works, citations, authors_frame(pairs), config, n_threads=1).collect()

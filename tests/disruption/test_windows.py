@@ -65,6 +65,11 @@ def test_without_further_windows_nothing_is_stated_of_them():
     [
         ({"windows": (5, 5)}, "CDConfig.windows holds 5 twice, needs each window once. Leave one out."),
         ({"windows": (-1,)}, "CDConfig.windows is (-1,), needs a list of windows: years from 0 to 9999, days ('90d')"),
+        ({"windows": ("until17",)}, "a last year ('until2017')"),
+        (
+            {"windows": ("until2017",), "window_from": "cited", "same_year": True},
+            "holds 'until2017', which ends at once",
+        ),
         ({"windows": ("5 years",)}, "needs a list of windows"),
         (
             {"windows": (0,)},
@@ -150,3 +155,23 @@ def test_the_picture_shows_mean_and_quartiles_of_each_age_or_chosen_works():
         plot_cd_trajectory(trajectory, works=[9])
     with pytest.raises(ConfigError, match="works holds 11 works, needs at most 10"):
         plot_cd_trajectory(trajectory, works=range(11))
+
+
+def test_a_window_until_a_year_ends_with_it_for_every_work_and_is_over_if_the_data_go_on():
+    """As CD_2017 of others: a work of 2010 has seven years of citers, one of 2018 has none."""
+    years = {1: 1990, 2: 2010, 3: 2017, 4: 2018, 5: 2018, 6: 2019}
+    edges = [(2, 1), (3, 2), (4, 2), (4, 1), (5, 1), (6, 5)]
+    works, citations = frames(years, edges)
+    scores = compute_cd_index(works, citations, CDConfig(windows=("until2017", "until2019"))).collect()
+    row = scores.row(by_predicate=pl.col("work_id") == 2, named=True)
+    assert [row[f"{name}_until2017"] for name in ("n_i", "n_j", "n_k", "cd_index")] == [1, 0, 0, 1.0]
+    assert [row[f"{name}_until2019"] for name in ("n_i", "n_j", "n_k", "cd_index")] == [1, 1, 1, 0.0]
+    assert (row["window_complete_until2017"], row["window_complete_until2019"]) == (True, False)
+    later = scores.row(by_predicate=pl.col("work_id") == 5, named=True)
+    assert (later["n_i"], later["n_i_until2017"], later["cd_index_until2017"]) == (1, 0, None)
+    assert later["window_complete_until2017"]
+
+
+def test_one_window_cannot_replace_the_labelled_one_by_a_calendar_year():
+    with pytest.raises(ConfigError, match=r"CDConfig.window_years is 'until2017'"):
+        CDConfig(window_years="until2017")
