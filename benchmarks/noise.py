@@ -33,7 +33,7 @@ from sciscidata.disruption.label_prior import LabelPrior, classes_of
 from sciscidata.indicators import compute_cd_interval, find_label_prior, find_noise_effect
 
 OUT = Path(__file__).resolve().parent / "results" / "noise.json"
-WORLDS, WORKS, SLOPE = 500, 2_000, 2.0
+WORLDS, WORKS, SLOPE = 200, 2_000, 2.0
 
 
 def fit(y: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -27,7 +27,7 @@ _NEAR, _MANY = 6, 1_024
 _KEPT_BITS = 14
 _KEPT = 1 << _KEPT_BITS
 _GRID, _WIDTH = 128, 24.0  # values, and standard deviations that they span, of a rate
-_CLOSE, _SIMPLE, _SECANTS = 1e-3, 256, 12  # of an end of an interval: relative error, denominators, quick steps
+_CLOSE, _SIMPLE, _SECANTS = 2.0**-10, 256, 12  # of an end of an interval: relative error, denominators, quick steps
 _RARE = 1e-10  # redraws beyond this probability do not count in an interval
 _MOST_STEPS, _STILL, _LARGEST_PRIOR = 2_000, 1e-6, 1e3
 

@@ -96,7 +96,7 @@ def find_noise_effect(
     redraw of ``compute_cd_interval`` says what other citers would give; here works with few n_k are expected to have
     more. How the index and the mean of the redraw vary together is how an index and another one would, so reliability
     is their covariance by the variance. Random halves of the citers then say by how much that is off, among works with
-    a citer in both, and it is multiplied by that. On real graphs it is right to about 0.1.
+    a citer in both, and it is multiplied by that. On four real graphs it was off by at most 0.09.
 
     Args:
         scores: CD_SCORES; work_id may be missing. Works without an index or a citer are left out, and those whose
@@ -119,9 +119,9 @@ def find_noise_effect(
         >>> from sciscidata import compute_cd_index, scan_example
         >>> effect = find_noise_effect(compute_cd_index(*scan_example()[:2]))
         >>> round(effect.reliability, 2)
-        0.65
+        0.64
         >>> [round(x, 2) for x in effect.correct_slope(0.5, 0.1)]
-        [0.77, 0.19, 0.39, 1.15]
+        [0.79, 0.18, 0.42, 1.15]
     """
     groups = [by] if isinstance(by, str) else list(by)
     frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=_STAGE, columns=COUNTS)
@@ -151,11 +151,9 @@ def find_noise_effect(
         one = random.binomial(counts, 0.5)
         other = counts - one
         both = (one[:, :2].sum(axis=1) > 0) & (other[:, :2].sum(axis=1) > 0)
-        halves = [half[both] for half in (one, other)]
-        indices = [(half[:, 0] - half[:, 1]) / half.sum(axis=1) for half in halves]
-        means = [_predict(half, prior) for half in halves]
-        (first, second, of_first, of_second), _ = _center(np.stack([*indices, *means]), cell[both])
-        expected[both] += (first * of_first + second * of_second) / 2
+        halves = [(half[:, 0] - half[:, 1])[both] / half.sum(axis=1)[both] for half in (one, other)]
+        (first, second, whole, mean), _ = _center(np.stack([*halves, index[both], shrunk[both]]), cell[both])
+        expected[both] += whole * mean
         seen[both] += first * second
     if np.count_nonzero(expected) >= FEWEST_WORKS and min(expected.sum(), seen.sum()) > _NOTHING:
         factor, of_factor = _divide(seen, expected)

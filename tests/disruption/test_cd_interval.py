@@ -49,11 +49,13 @@ def test_the_ends_and_the_mean_are_those_of_all_redraws(n_i, n_j, n_k, level):
 
 
 def test_many_citers_narrow_the_interval_to_the_index_and_few_leave_it_wide():
-    rows = scores([[1, 0, 9], [3, 1, 9], [30, 10, 9], [3_000, 1_000, 900], [300_000, 100_000, 90_000], [9, 9, 10**6]])
+    rows = scores(
+        [[3, 1, 1], [30, 10, 9], [300, 100, 90], [3_000, 1_000, 900], [300_000, 100_000, 90_000], [9, 9, 10**6]]
+    )
     found = compute_cd_interval(rows, prior=SHIPPED).collect()
     width = (found["cd_high"] - found["cd_low"]).to_list()
     assert width[:5] == sorted(width[:5], reverse=True)
-    assert width[0] > 1 > 0.1 > width[3]
+    assert width[0] > 1 > 0.1 > width[3] > 0.01 > width[4]
     assert found["cd_shrunk"][4] == pytest.approx(found["cd_index"][4], abs=1e-4)
     assert 0 < found["cd_high"][5] < 3e-5
     inside = (pl.col("cd_low") < pl.col("cd_shrunk")) & (pl.col("cd_shrunk") < pl.col("cd_high"))
