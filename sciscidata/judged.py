@@ -27,7 +27,7 @@ WINDOW_COMPLETE: Final = "window_complete"
 
 _MEASURES: Final = re.compile(
     r"(?:m?cd_index|di[0-9]+_index|di_nok_index|di[0-9]+_nok_index|dependence|inverse_dependence|orig_base|cd_low|cd_high"
-    r"|cd_mean|disruption_label|label_confidence|p_consolidating|p_neutral|p_disruptive)"
+    r"|cd_shrunk|disruption_label|label_confidence|p_consolidating|p_neutral|p_disruptive)"
     r"((?:_(?:[0-9]+(?:d|mo)?|until[0-9]+|all))?)(?:_percentile)?"
 )
 

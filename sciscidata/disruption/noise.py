@@ -17,6 +17,7 @@ from sciscidata.disruption.cd_interval import find_means
 from sciscidata.disruption.label_prior import COUNTS, FEWEST_WORKS, LabelPrior, choose_prior
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
+from sciscidata.judged import WINDOW_COMPLETE, is_cited, is_judged
 from sciscidata.options.checks import check_value
 from sciscidata.schemas import CD_SCORES, require_columns
 
@@ -128,9 +129,7 @@ def find_noise_effect(
     there = frame.collect_schema()
     if lacks := [name for name in groups if name not in there]:
         raise ConfigError(f"by names {lacks[0]!r}, needs columns of scores: {', '.join(there)}.")
-    known = (pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0) & pl.col("cd_index").is_not_nan()
-    if "window_complete" in there:
-        known &= pl.col("window_complete").fill_null(value=True)
+    known = (is_judged() if WINDOW_COMPLETE in there else is_cited()) & pl.col("cd_index").is_not_nan()
     rows = frame.select(*COUNTS, *groups, is_known=known).collect()
     prior = prior or choose_prior(rows, is_draw="split" in there)
     rows = rows.filter("is_known").sort(*COUNTS, *groups)  # the halves do not depend on the order

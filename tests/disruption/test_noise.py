@@ -6,7 +6,7 @@ import pytest
 
 from sciscidata.disruption.label_prior import SHIPPED, classes_of
 from sciscidata.errors import ConfigError, EmptyInputError
-from sciscidata.indicators import NoiseEffect, find_noise_effect
+from sciscidata.indicators import NoiseEffect, find_noise_effect, is_judged
 from tests.disruption.test_label_confidence import hepth, scores
 
 
@@ -71,11 +71,11 @@ def test_the_reliability_of_half_the_citers_is_near_the_correlation_of_the_halve
 def test_the_order_of_rows_and_works_that_are_not_judged_change_nothing():
     rows = hepth()
     effect = find_noise_effect(rows)
-    assert effect.works == rows.filter(pl.col("n_i") + pl.col("n_j") > 0).height
+    assert effect.works == rows.filter(is_judged()).height
     assert effect.noise_variance == pytest.approx((1 - effect.reliability) * effect.variance)
     assert effect == find_noise_effect(rows.sample(fraction=1, shuffle=True, seed=1).lazy())
     is_open = pl.int_range(pl.len()) % 2 == 0
-    some = find_noise_effect(rows.with_columns(window_complete=~is_open))
+    some = find_noise_effect(rows.with_columns(window_complete=pl.col("window_complete") & ~is_open))
     assert some.works == pytest.approx(effect.works / 2, rel=0.05)
 
 
