@@ -122,7 +122,7 @@ def find_noise_effect(
         >>> round(effect.reliability, 2)
         0.64
         >>> [round(x, 2) for x in effect.correct_slope(0.5, 0.1)]
-        [0.79, 0.18, 0.42, 1.15]
+        [0.78, 0.18, 0.42, 1.14]
     """
     groups = [by] if isinstance(by, str) else list(by)
     frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=_STAGE, columns=COUNTS)
