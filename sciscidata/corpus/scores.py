@@ -126,7 +126,7 @@ def write_scores(
             if writer is None:
                 writer = stack.enter_context(pq.ParquetWriter(file, table.schema, **CHECKED))
             writer.write_table(table, row_group_size=ROWS_PER_GROUP["scores"])
-        # Not with the schema, which pyarrow writes a second time in a form of its own.
+        # Add it after the rows: pyarrow would write metadata of the schema twice.
         stated = json.dumps({**facts, **learned(), **BLANK_SEAL}, sort_keys=True)
         writer.add_key_value_metadata({SCORES_KEY: stated})
         stack.close()

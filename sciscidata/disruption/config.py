@@ -234,8 +234,8 @@ def _add_months(day: int, n: int) -> int:
 
 #: How other implementations differ from the default. Two things are the same in all of them here. A work or citer
 #: without a year never counts; the originals assume that every work has one. A work that cites itself
-#: is no citer of its own; in the originals it is. tests/disruption/test_conventions.py has the originals' own values
-#: where a set is empty or a window ends.
+#: does not count among its citers. In the originals it does.
+#: tests/disruption/test_conventions.py has the originals' own values where a set is empty or a window ends.
 COMPAT: dict[str, dict[str, Any]] = {
     # PyPI cdindex and fast-cdindex, at year resolution; the C code of Funk & Owen-Smith 2017.
     "cdindex": {"window_years": 5, "zero_references": "keep"},

@@ -99,7 +99,7 @@ def compute_label_confidence(
         return _score(rows, cut, known).to_struct(series.name)
 
     chances = pl.struct(needed).map_batches(score, return_dtype=result)
-    whole = _COLUMNS[0]  # the fields take its place; asked for one by one, each would be a run of its own
+    whole = _COLUMNS[0]  # unnest one column: fields taken one by one would score all rows for each
     return frame.drop(_COLUMNS, strict=False).with_columns(chances.alias(whole)).unnest(whole)
 
 

@@ -83,10 +83,9 @@ def compute_independent_cd_index(
 ) -> pl.LazyFrame:
     """Score every work twice: by all later works, and by those that share no author with it.
 
-    A later work that shares an author with focal work f counts in none of the three groups of f: neither as a citer, in
-    n_i or n_j, nor as a work that cites its references alone, in n_k. For all other works it counts as ever. Deleting
-    the rows of self-citations from ``citations`` is another thing: citers of f that cite its references, too, would
-    then move from n_j into n_k.
+    The second score leaves out of n_i, n_j and n_k of focal work f every later work that shares an author with f. For
+    other focal works it still counts. Do not delete self-citations from ``citations`` instead: citers of f that cite
+    its references, too, would then move from n_j into n_k.
 
     Args:
         works: WORKS, as for ``compute_cd_index``.

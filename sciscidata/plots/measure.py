@@ -68,7 +68,7 @@ def measure_by(
             and which something cites in it, by the columns of ``compute_cd_index``: ``n_i``, ``n_j``,
             ``window_complete``. A line of the log counts the others. ``"all"``: all with a value.
         unit: the column that says which rows are of one work. "": ``work_id``, ``original_id`` or ``openalex_id``,
-            whichever comes first. None: every row is a work of its own.
+            whichever comes first. None: no work repeats.
 
     Returns:
         A row per group, in ascending order, or in the order of the categories of an Enum or an ordered categorical of
