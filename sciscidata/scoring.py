@@ -16,6 +16,7 @@ from sciscidata.disruption.index import cache_cd_index, score_graph
 from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.eligibility import add_references
 from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.judged import n_citers
 from sciscidata.label_thresholds import LabelThresholds, compute_labels, find_conventionality_cut
 from sciscidata.novelty.atypicality import YearScorer, cache_atypicality, join_atypicality, rescore
 from sciscidata.novelty.config import NoveltyConfig
@@ -95,13 +96,12 @@ def score_structure(
 ) -> pl.DataFrame:
     """Score every work of a graph, without its text, in index order; with an engine a graph in the cache folder."""
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
-    n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
     begin_step("score disruption")
     if measures.engine is None:
         scores = score_graph(graph, measures.cd)
     else:
         scores = _read_years(cache_cd_index(graph, measures.cache_dir, measures.cd, engine=measures.engine))
-    scores = scores.select(*CD_SCORES, n_references, n_citers)
+    scores = scores.select(*CD_SCORES, n_references, n_citers=n_citers())
     return _add_novelty(scores, graph, works, measures, concentrations)
 
 

@@ -98,6 +98,18 @@ def _fill(u, v, least, chance):
 
 
 @helper
+def _fill_k_below(n, scale, v, k_below):
+    """Write the probability of at most each n_k, unless the series gives it; return the first n_k, and how many."""
+    if n > _EXACT_K:
+        size = 2 * _reach(float(n), v)
+        return n - size // 2, size
+    first, size = _fill(n * scale, v, np.int64(0), k_below)
+    for at in range(1, size):
+        k_below[at] += k_below[at - 1]
+    return first, size
+
+
+@helper
 def _series_below(most, mean, variance, third, fourth):
     """Return the probability of at most ``most`` from four cumulants, by an Edgeworth series for whole numbers."""
     z = (most + 0.5 - mean) / math.sqrt(variance)
@@ -297,13 +309,7 @@ def _chances(u, a, b, n, form, cuts, s_chance, k_below, has_say):
     totals = first, size, s_chance
     if not has_say:
         return _sides_of_a_tie(totals, a, b, g)
-    if n > _EXACT_K:
-        k_size = 2 * _reach(float(n), v)
-        k_first = n - k_size // 2
-    else:
-        k_first, k_size = _fill(n * scale, v, np.int64(0), k_below)
-        for at in range(1, k_size):
-            k_below[at] += k_below[at - 1]
+    k_first, k_size = _fill_k_below(n, scale, v, k_below)
     k = k_first, k_size, k_below, float(n), v
     up = down = 0.0
     for side in range(2):
@@ -559,13 +565,8 @@ def index_ends(works, prior, tail, z, scratch, ends):
         i, j, n, c = np.int64(n_i[row]), np.int64(n_j[row]), np.int64(n_k[row]), cell[row]
         first, size = _fill(float(i + j) * 0.5, v, np.int64(1), s_chance)
         first, size = _trim(first, size, s_chance, False)
-        if n > _EXACT_K:
-            k_size = 2 * _reach(float(n), v)
-            k_first = n - k_size // 2
-        else:
-            k_first, k_size = _fill(n * 0.5, v, np.int64(0), k_below)
-            for at in range(1, k_size):
-                k_below[at] += k_below[at - 1]
+        k_first, k_size = _fill_k_below(n, 0.5, v, k_below)
+        if n <= _EXACT_K:
             k_first, k_size = _trim(k_first, k_size, k_below, True)
         totals, k = (first, size, s_chance), (k_first, k_size, k_below, float(n), v)
         largest = first + size + k_first + k_size

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
 from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.frames import AnyFrame
+from sciscidata.judged import n_citers
 from sciscidata.options.checks import show_value
 from sciscidata.schemas import CD_SCORES, SCORES_KEY, require_columns
 from sciscidata.storage.small_files import parse_json
@@ -192,9 +193,8 @@ def has_one_side(rows: AnyFrame) -> bool:
 
 def count_citers(rows: AnyFrame) -> Int64Array:
     """Count works by class, kind and citers (classes, 3, 8): with more than 0, 1, ... of n_i, n_j, and of both."""
-    total = pl.col("n_i").cast(pl.Int64) + pl.col("n_j")
     digits = pl.sum_horizontal(pl.col("n_k") >= int(least) for least in _DIGITS)
-    few = rows.lazy().filter(pl.col("cd_index").is_not_null(), total <= MOST_CITERS)
+    few = rows.lazy().filter(pl.col("cd_index").is_not_null(), n_citers() <= MOST_CITERS)
     table = few.group_by(digits.alias("digits"), "n_i", "n_j").agg(works=pl.len()).collect()
     cell, n_i, n_j, works = (table[name].to_numpy().astype(np.int64) for name in table.columns)
     exactly = np.zeros((_N_CLASSES, 3, MOST_CITERS + 1), np.int64)

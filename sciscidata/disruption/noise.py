@@ -17,7 +17,7 @@ from sciscidata.disruption.cd_interval import find_means
 from sciscidata.disruption.label_prior import COUNTS, FEWEST_WORKS, LabelPrior, choose_prior
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
-from sciscidata.judged import WINDOW_COMPLETE, is_cited, is_judged
+from sciscidata.judged import choose_works
 from sciscidata.options.checks import check_value
 from sciscidata.schemas import CD_SCORES, require_columns
 
@@ -129,7 +129,9 @@ def find_noise_effect(
     there = frame.collect_schema()
     if lacks := [name for name in groups if name not in there]:
         raise ConfigError(f"by names {lacks[0]!r}, needs columns of scores: {', '.join(there)}.")
-    known = (is_judged() if WINDOW_COMPLETE in there else is_cited()) & pl.col("cd_index").is_not_nan()
+    is_judged = choose_works(there.names(), "cd_index", "judged").counts
+    assert is_judged is not None  # n_i and n_j are there
+    known = is_judged & pl.col("cd_index").is_not_nan()
     rows = frame.select(*COUNTS, *groups, is_known=known).collect()
     prior = prior or choose_prior(rows, is_draw="split" in there)
     rows = rows.filter("is_known").sort(*COUNTS, *groups)  # the halves do not depend on the order
@@ -170,7 +172,7 @@ def find_noise_effect(
 def _predict(counts: Int64Array, prior: LabelPrior) -> Float64Array:
     """Return the mean index of other citers, by counts (works, 3).
 
-    In a redraw, n_k of 0 stays 0, and the index large. With other citers, such a work has an n_k, on average ``more``.
+    A redraw keeps n_k at 0 where it is 0, so the index stays large. Other citers would bring ``more`` n_k on average.
     By Robbins, n_k of k is expected to become (k + 1) N(k + 1) / N(k), where N(k) works have k. If that is k and a
     constant, the sums up to m leave m N(m) for the constant.
     """
