@@ -317,7 +317,7 @@ def _halve(works: Int64Array) -> int:
 
 def _warn_of_few(works: Int64Array, older: Int64Array, later: str, *, is_tested: bool) -> None:
     few = [
-        f"{label} ({works[place]:,}, {older[place]:,})"
+        f"{label} {works[place]:,} and {older[place]:,}"
         for label, place in _PLACE.items()
         if works[place] < FEWEST_WORKS or older[place] < FEWEST_WORKS
     ]
@@ -327,5 +327,5 @@ def _warn_of_few(works: Int64Array, older: Int64Array, later: str, *, is_tested:
             "older half of the years for its error%s. What is not known is null. Give works of more years, or a "
             "shorter window: CDConfig(windows=(8,)) and later='_8'.",
             *(FEWEST_WORKS, later, FEWEST_WORKS),
-            f". Fewer have {', '.join(few)}" if few else ", and all of them are of one year",
+            f". There are of {', of '.join(few)}" if few else ", and all of them are of one year",
         )

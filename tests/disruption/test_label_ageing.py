@@ -162,7 +162,8 @@ def test_few_older_works_give_null_and_one_message_that_says_what_is_needed(capl
         ageing = find_label_ageing(rows, prior=SHIPPED)
     (record,) = caplog.records
     assert "needs 30 judged works whose window '_10' is over" in record.getMessage()
-    assert "neutral (" in record.getMessage()
+    assert "There are of " in record.getMessage()
+    assert "of neutral " in record.getMessage()
     assert "shorter window" in record.getMessage()
     few = {row["label"]: row["p_later_same"] for row in ageing.chances.iter_rows(named=True)}
     assert few["neutral"] is None
