@@ -59,15 +59,15 @@ class AgeingError(NamedTuple):
 class LabelAgeing:
     """What became of the labels of older works in a later window, as ``find_label_ageing`` counts it.
 
-    ``works`` published in ``first_year`` to ``last_year`` are counted. ``errors`` has an AgeingError for ``"all"``
-    labels and for each; labels with fewer than 30 older works have none. ``counts`` are works by label, fifth
-    of ``label_confidence`` and later label; labels are in the order consolidating, neutral, disruptive. ``thresholds``,
-    ``window``, ``later`` and ``prior`` are those of the labels.
+    ``works`` published in ``first_year`` to ``last_year`` are counted (None: no work). ``errors`` has an AgeingError
+    for ``"all"`` labels and for each; labels with fewer than 30 older works have none. ``counts`` are works by label,
+    fifth of ``label_confidence`` and later label; labels are in the order consolidating, neutral, disruptive.
+    ``thresholds``, ``window``, ``later`` and ``prior`` are those of the labels.
     """
 
     works: int
-    first_year: int
-    last_year: int
+    first_year: int | None
+    last_year: int | None
     errors: Mapping[str, AgeingError]
     counts: tuple[tuple[tuple[int, ...], ...], ...] = field(repr=False)
     thresholds: LabelThresholds = field(repr=False)
@@ -172,8 +172,8 @@ def find_label_ageing(
     _warn_of_few(counts.sum(axis=(1, 2)), older.sum(axis=(1, 2)), later, is_tested=half < len(by_year))
     return LabelAgeing(
         works=int(counts.sum()),
-        first_year=end - len(last_years),
-        last_year=end - 1,
+        first_year=end - len(last_years) if len(last_years) else None,
+        last_year=end - 1 if len(last_years) else None,
         errors=judge_chances(older, by_year[half:].sum(axis=0)),
         counts=tuple(tuple(map(tuple, of_label)) for of_label in counts.tolist()),
         thresholds=cut,
@@ -317,7 +317,7 @@ def _halve(works: Int64Array) -> int:
 
 def _warn_of_few(works: Int64Array, older: Int64Array, later: str, *, is_tested: bool) -> None:
     few = [
-        f"{label} {works[place]:,} and {older[place]:,}"
+        f"{label} has {works[place]:,} and {older[place]:,}"
         for label, place in _PLACE.items()
         if works[place] < FEWEST_WORKS or older[place] < FEWEST_WORKS
     ]
@@ -327,5 +327,5 @@ def _warn_of_few(works: Int64Array, older: Int64Array, later: str, *, is_tested:
             "older half of the years for its error%s. What is not known is null. Give works of more years, or a "
             "shorter window: CDConfig(windows=(8,)) and later='_8'.",
             *(FEWEST_WORKS, later, FEWEST_WORKS),
-            f". There are of {', of '.join(few)}" if few else ", and all of them are of one year",
+            f". Here {', '.join(few)}" if few else ", and all of them are of one year",
         )
