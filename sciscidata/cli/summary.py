@@ -27,7 +27,14 @@ from sciscidata.options.parser import translate
 from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.release.documents import remark_on_release
 from sciscidata.release.export import LINES, read_labelled
-from sciscidata.release.manifest import MANIFEST, describe_ceiling, describe_file, lacks_scores, of_a_stranger
+from sciscidata.release.manifest import (
+    MANIFEST,
+    describe_ceiling,
+    describe_file,
+    describe_judged,
+    lacks_scores,
+    of_a_stranger,
+)
 from sciscidata.release.read import Release, list_splits, read_release
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.stages import find_measure
@@ -94,6 +101,8 @@ def print_release(release: Release) -> Iterator[Part]:
         yield tabulate_filters(manifest)
     if not lacks_scores(manifest):
         yield tabulate_classes(manifest, "disruption_label")
+    if judged := describe_judged(manifest):
+        yield judged
     if ceiling := describe_ceiling(manifest):
         yield ceiling
     if manifest["novelty"]["available"]:
@@ -216,7 +225,7 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
 
 
 def tabulate_classes(manifest: dict[str, Any], column: str) -> Table:
-    """Count the works of each class: all scored ones, the eligible ones, and those of each split."""
+    """Count the works of each class: all scored ones, the eligible ones, and those of each split; and judged ones."""
     table = Table(title=f"{column.removesuffix('_label')} classes", title_justify="left", box=None)
     table.add_column("works")
     labels = vocabularies(stated_label(manifest))[column]
@@ -224,9 +233,13 @@ def tabulate_classes(manifest: dict[str, Any], column: str) -> Table:
         table.add_column(label, justify="right")
     counts = manifest.get("counts", {})
     stages = {name: counts[name] for name in ("scored", "eligible") if name in counts}
-    for name, found in (stages | {split: manifest["class_counts"][split] for split in list_splits(manifest)}).items():
-        numbers = [found[column][label] for label in labels]
-        table.add_row(name, *(f"{number:,}" for number in (*numbers, sum(numbers))))
+    stages |= {split: manifest["class_counts"][split] for split in list_splits(manifest)}
+    for name, found in stages.items():
+        judged = counts.get("judged", {}).get(name, found)
+        differ = [("  judged", judged)] if judged[column] != found[column] and column == "disruption_label" else []
+        for row, by_label in ((name, found), *differ):
+            numbers = [by_label[column][label] for label in labels]
+            table.add_row(row, *(f"{number:,}" for number in (*numbers, sum(numbers))))
     return table
 
 

@@ -25,6 +25,7 @@ from sciscidata.release.manifest import (
     MANIFEST,
     PICTURES,
     describe_ceiling,
+    describe_judged,
     lacks_scores,
     list_left_out,
 )
@@ -256,7 +257,7 @@ class _About:
             "contents": _table(("split", self.noun, "file"), contents),
             "columns": [", ".join(f"`{name}`" for name in example_schema(self.label))],
             "scores": [_SAID["scores_file"].format(file=SCORES_FILE) if SCORES_FILE in files else ""],
-            "classes": [*classes, ""],
+            "classes": [*classes, *([judged, ""] if (judged := describe_judged(self.manifest)) else []), ""],
             "made": _bullets(self.made(_show_plain)),
             "drawn": [self.drawn()],
             "filters": removed if filters else [""],

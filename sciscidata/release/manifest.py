@@ -21,11 +21,12 @@ from sciscidata.release.read import (
     REMEDY,
     SELF_HASH,
     hash_manifest,
+    list_splits,
     read_settings,
     render_manifest,
     sha256_of,
 )
-from sciscidata.schemas import MANIFEST, NOVELTY_COLUMNS
+from sciscidata.schemas import MANIFEST, NOVELTY_COLUMNS, has_own_scores
 from sciscidata.storage import hash_file
 
 #: What describes a release, and follows from its manifest: the card, Croissant metadata, and how to cite it. A hub or
@@ -52,6 +53,31 @@ def describe_ceiling(manifest: Mapping[str, Any]) -> str | None:
         return None
     numbers = f"accuracy {ceiling['accuracy']:.3f}, macro-F1 {ceiling['macro_f1']:.3f}"
     return f"highest expected of any predictor of the disruption label: {numbers}"
+
+
+def describe_judged(manifest: Mapping[str, Any]) -> str | None:
+    """Say how many works with an index are judged, of all and of the release, as far as the manifest knows it."""
+    if has_own_scores(manifest.get("source", {})) or lacks_scores(manifest):
+        return None
+    counts, filters = manifest.get("counts", {}), manifest.get("eligibility", {})
+    there = counts.get("judged")
+    if there is None and not (filters.get("complete_window") and filters.get("min_citations")):
+        return None  # older releases do not count them; they know where filters leave no others
+    splits = list_splits(manifest)
+    n = sum(_sum_labels(manifest["class_counts"][split]) for split in splits)
+    n_judged = n if there is None else sum(_sum_labels(there[split]) for split in splits if split in there)
+    is_endless = (manifest.get("cd") or {}).get("window_years") is None
+    over = "" if is_endless else f"their window was over before {counts.get('last_year')}, and "
+    meaning = f"{over}a work cites them{'' if is_endless else ' in it'}"
+    here = f"{'All ' if n_judged == n else f'{n_judged:,} of the '}{n:,} works of this release are"
+    if there is None:
+        return f"{here} judged: {meaning}."
+    every, judged = _sum_labels(counts["scored"]), _sum_labels(there["scored"])
+    return f"Of {every:,} works with a disruption label {judged:,} are judged: {meaning}. {here}."
+
+
+def _sum_labels(by_label: Mapping[str, Mapping[str, int]]) -> int:
+    return sum(by_label["disruption_label"].values())
 
 
 def list_left_out(manifest: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from sciscidata.judged import n_citers
 from sciscidata.label_thresholds import LabelThresholds, find_conventionality_cut
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -106,10 +107,7 @@ def count_works(
     """
 
     def count(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
-        return {
-            column: {word: int(rows.filter(pl.col(column) == word)["len"].sum()) for word in words}
-            for column, words in vocabularies(label).items()
-        }
+        return _by_label(rows, "len", label)
 
     by_filter, by_year = (
         dict(counted.group_by(name).agg(pl.col("len").sum()).rows()) for name in ("removed_by", "publication_year")
@@ -128,6 +126,30 @@ def count_works(
         "first_year": min(years, default=None),
         "last_year": last_year,
         "later_works": describe_later_works(years, last_year),
+    }
+
+
+def count_judged(
+    counted: pl.DataFrame, drawn: pl.DataFrame, first_open: int | None, label: OwnLabel | None
+) -> dict[str, Any]:
+    """State how many works with each label are judged: of all, of those that may be drawn, and of each split.
+
+    Windows are over that begin before the year ``first_open``; None: all are. ``counted`` has the cited works in a
+    column ``cited``, and ``drawn`` has ``n_i`` and ``n_j``, or ``n_citers``.
+    """
+    citers = n_citers() if "n_i" in drawn.columns else pl.col("n_citers")
+    each = drawn.select("split", "publication_year", *vocabularies(label), cited=(citers > 0).cast(pl.Int64))
+    over = True if first_open is None else (pl.col("publication_year") < first_open).fill_null(value=True)
+    counted, each = counted.filter(over), each.filter(over)
+    rows = {"scored": counted, "eligible": counted.filter(pl.col("removed_by").is_null())}
+    rows |= {split: each.filter(split=split) for split in drawn["split"].unique().sort()}
+    return {name: _by_label(some, "cited", label) for name, some in rows.items()}
+
+
+def _by_label(rows: pl.DataFrame, n: str, label: OwnLabel | None) -> dict[str, dict[str, int]]:
+    return {
+        column: {word: int(rows.filter(pl.col(column) == word)[n].sum()) for word in words}
+        for column, words in vocabularies(label).items()
     }
 
 
