@@ -30,6 +30,7 @@ from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import (
     MANIFEST,
     describe_ceiling,
+    describe_coverage,
     describe_file,
     describe_judged,
     lacks_scores,
@@ -108,6 +109,8 @@ def print_release(release: Release) -> Iterator[Part]:
     if manifest["novelty"]["available"]:
         yield tabulate_classes(manifest, "novelty_label")
         yield from _list_null_model(manifest.get("atypicality"))
+        if coverage := describe_coverage(manifest):
+            yield f"  {coverage}"
     elif not lacks_scores(manifest):
         yield "novelty fields: null in every row"
     label = stated_label(manifest)

@@ -55,8 +55,11 @@ def describe_ceiling(manifest: Mapping[str, Any]) -> str | None:
     return f"highest expected of any predictor of the disruption label: {numbers}"
 
 
-def describe_judged(manifest: Mapping[str, Any]) -> str | None:
-    """Say how many works with an index are judged, of all and of the release, as far as the manifest knows it."""
+def describe_judged(manifest: Mapping[str, Any], *, of_these: bool = False) -> str | None:
+    """Say how many works with a label are judged, of all and of the release, as far as the manifest knows it.
+
+    ``of_these``: the sentence before has said how many works have a label.
+    """
     if has_own_scores(manifest.get("source", {})) or lacks_scores(manifest):
         return None
     counts, filters = manifest.get("counts", {}), manifest.get("eligibility", {})
@@ -73,7 +76,24 @@ def describe_judged(manifest: Mapping[str, Any]) -> str | None:
     if there is None:
         return f"{here} judged: {meaning}."
     every, judged = _sum_labels(counts["scored"]), _sum_labels(there["scored"])
-    return f"Of {every:,} works with a disruption label {judged:,} are judged: {meaning}. {here}."
+    if not every:
+        return None
+    of = "Of these" if of_these else f"Of {every:,} works with a disruption label,"
+    return f"{of} {judged:,} are judged: {meaning}. {here}."
+
+
+def describe_coverage(manifest: Mapping[str, Any]) -> str | None:
+    """Say how many of the works that are cited novelty can read, if the manifest knows it."""
+    if not manifest["novelty"]["available"]:
+        return None
+    cited = next((check for check in manifest.get("diagnostics", []) if check["name"] == "cited_ids"), None)
+    if cited is None or not cited["of"]:
+        return None
+    known = cited["of"] - cited["n"]
+    return (
+        f"The works cite {cited['of']:,} different works. Novelty reads those in the data: "
+        f"{known:,} ({known / cited['of']:.1%})."
+    )
 
 
 def _sum_labels(by_label: Mapping[str, Mapping[str, int]]) -> int:

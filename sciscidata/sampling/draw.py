@@ -120,6 +120,9 @@ def _draw_or_explain(
         return draw_split(judged.pool, demand.split, label=demand.label)
     except NotEnoughWorksError as error:
         lines = [str(error), f"Of {filters['works']:,} works: {removed}" if by_filter else "No filter removed a work."]
+        applied = [name for row in rows if filters.get(row) for name in rows[row].options if getattr(eligibility, name)]
+        options = [f"EligibilityConfig.{name}" for name in applied]
+        lines += [f"Relaxing a filter that removed works helps, too: {', '.join(options)}."] if options else []
         if n_unread := judged.n_unread:
             lines.append(f"{n_unread:,} of the eligible works were not read: their text may rule them out too.")
         raise NotEnoughWorksError("\n".join(lines), error.fits) from error

@@ -153,8 +153,11 @@ def _by_label(rows: pl.DataFrame, n: str, label: OwnLabel | None) -> dict[str, d
     }
 
 
-def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
-    """Say which filter removes almost only works of one class, against the share of that class in all works."""
+def remark_on_filters(counts: Mapping[str, Any], notes: Mapping[str, str]) -> list[str]:
+    """Say which filter removes almost only works of one class, against the share of that class in all works.
+
+    ``notes`` say by name why filters remove works.
+    """
     remarks: list[str] = []
     for name, columns in counts.get("removed", {}).items():
         for column, by_class in columns.items():
@@ -163,5 +166,5 @@ def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
             share, share_of_all = by_class[label] / max(n, 1), of_all[label] / max(sum(of_all.values()), 1)
             if n >= _FEWEST_REMOVED and share >= _ALMOST_ONLY and share > _LIFT * share_of_all:
                 numbers = f"{by_class[label]:,} of {n:,} with a label ({share:.1%}), against {share_of_all:.1%} of all"
-                remarks.append(f"the filter {name} removes almost only {label} works: {numbers}.")
+                remarks.append(f"left out by '{notes.get(name, name)}' are almost only {label} works: {numbers}.")
     return remarks
