@@ -75,7 +75,8 @@ def _describe_data(manifest: Mapping[str, Any]) -> Iterator[str]:
     works = counted(n, "work") if n is not None else "works"
     yield f"We read {works} from {name_source(source)}{f', as of {date}' if date else ''}."
     if not date and source.get("kind") != "synthetic":
-        yield "[Name the source and the day of its data here.]"
+        is_named = source.get("kind") in ("sciscinet", "openalex", "snapshot", "records")
+        yield f"[Name {'' if is_named else 'the source and '}the day of its data here.]"
     first, last = counts.get("first_year"), counts.get("last_year")
     if first is not None and last is not None:
         yield f"They were published from {first} on; the last year of the data is {last}."
@@ -145,7 +146,10 @@ def _describe_labels(manifest: Mapping[str, Any]) -> Iterator[str]:
         if by_label := manifest["counts"].get("judged"):
             yield f"Of all judged works, {_list_classes(by_label['scored']['disruption_label'])}."
     elif n:
-        yield "Which of them are judged is not known: works that nothing cites may be among the neutral ones."
+        yield (
+            "Which of them are judged is not known, since the source does not say how many works cite them in the "
+            "window: uncited ones may be among the neutral ones."
+        )
 
 
 def _list_classes(classes: Mapping[str, int]) -> str:

@@ -135,8 +135,7 @@ def evaluate(
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
     """
     from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
-    from sciscirl.lab.evaluation.results import render_metrics
-    from sciscirl.task.release import say_judged
+    from sciscirl.lab.evaluation.results import render_metrics, say_judged
 
     given = set(config.keywords)
     if from_predictions is not None:

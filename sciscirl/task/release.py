@@ -17,7 +17,6 @@ from sciscidata.errors import SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import File, PositiveInt, check_fields
 from sciscidata.own_label import stated_label
-from sciscidata.release.manifest import describe_judged
 from sciscidata.release.read import Release, read_release
 from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError, SciSciRLError
@@ -293,11 +292,6 @@ def open_release(release_folder: str | Path) -> Release:
         return read_release(release_folder)
     except (SciSciDataError, OSError) as error:
         raise ReleaseError(str(error)) from error
-
-
-def say_judged(release_folder: str | Path) -> str:
-    """Say how many papers of a release are judged works: cited in a window that is over; "" if it is not known."""
-    return describe_judged(open_release(release_folder).manifest) or ""
 
 
 def read_ids(path: Path, release_folder: str | Path) -> set[str]:

@@ -25,6 +25,7 @@ from sciscirl.lab.analysis.compare import (
     list_unlike,
 )
 from sciscirl.lab.evaluation.bootstrap import Cells, measure_cells
+from sciscirl.lab.evaluation.results import say_judged
 from sciscirl.lab.report.figures import plot_estimates
 from sciscirl.lab.report.layout import (
     ABSENT,
@@ -42,7 +43,7 @@ from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions
 from sciscirl.metrics.predictions import find_target
 from sciscirl.runs.lineage import render_start
 from sciscirl.task.predictions import column_ends
-from sciscirl.task.release import open_release, say_judged
+from sciscirl.task.release import open_release
 
 #: The metric that decides.
 BEST: Final = "macro_f1"
