@@ -25,9 +25,9 @@ from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.own_label import stated_label
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.release.export import LINES
-from sciscidata.release.manifest import PICTURES
+from sciscidata.release.manifest import PICTURES, join_counts
 from sciscidata.release.methods import describe_methods
-from sciscidata.release.read import join_counts, read_release
+from sciscidata.release.read import read_release
 from sciscidata.release.verify import kind_of
 from sciscidata.schemas import EXAMPLE
 from sciscidata.stages import find_measure

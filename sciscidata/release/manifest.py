@@ -12,15 +12,20 @@ from typing import Any, Final
 
 import polars as pl
 
+from sciscidata.disruption.config import first_open_window
 from sciscidata.eligibility import FILTERS
 from sciscidata.errors import VerificationError
+from sciscidata.judged import WINDOW_COMPLETE
 from sciscidata.label_thresholds import count_labels
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
 from sciscidata.release.read import (
     FORMAT_VERSION,
     REMEDY,
+    SCORES_FILE,
     SELF_HASH,
+    Release,
     hash_manifest,
+    list_data_files,
     list_splits,
     read_settings,
     render_manifest,
@@ -80,6 +85,24 @@ def describe_judged(manifest: Mapping[str, Any], *, of_these: bool = False) -> s
         return None
     of = "Of these" if of_these else f"Of {every:,} works with a disruption label,"
     return f"{of} {judged:,} are judged: {meaning}. {here}."
+
+
+def join_counts(release: Release, works: pl.DataFrame) -> pl.DataFrame:
+    """Put ``n_i``, ``n_j`` and ``window_complete`` beside works of a release, as far as it knows them.
+
+    Windows are over as the filters of the build judge it: before the last year that the manifest states. Published
+    scores have windows of their own, so nothing is said of them.
+    """
+    manifest = release.manifest
+    if SCORES_FILE not in list_data_files(manifest) or has_own_scores(manifest.get("source", {})):
+        return works
+    counts = release.scores.select("openalex_id", "n_i", "n_j")
+    window, last_year = (manifest.get("cd") or {}).get("window_years"), manifest.get("counts", {}).get("last_year")
+    first_open = first_open_window(window, last_year)
+    over = [] if last_year is None and window is not None else [pl.lit(value=True).alias(WINDOW_COMPLETE)]
+    if first_open is not None:
+        over = [(pl.col("publication_year") < first_open).alias(WINDOW_COMPLETE)]
+    return works.join(counts, on="openalex_id", how="left", maintain_order="left").with_columns(over)
 
 
 def describe_coverage(manifest: Mapping[str, Any]) -> str | None:

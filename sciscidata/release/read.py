@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from sciscidata.disruption.config import first_open_window
 from sciscidata.errors import (
     ConfigError,
     InputNotFoundError,
     SciSciDataError,
     VerificationError,
 )
-from sciscidata.judged import WINDOW_COMPLETE
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.options.did_you_mean import find_close
 from sciscidata.own_label import stated_label, stated_where
 from sciscidata.sampling.config import SplitConfig
-from sciscidata.schemas import MANIFEST, SPLITS, has_own_scores
+from sciscidata.schemas import MANIFEST, SPLITS
 from sciscidata.storage.lock import read_steadily
 from sciscidata.storage.small_files import read_json, render_json
 
@@ -268,24 +266,6 @@ class Release:
         if hashlib.sha256(content).hexdigest() != self.manifest["files"][path.name]["sha256"]:
             raise VerificationError(f"{path} is damaged: its SHA-256 is not the one that {MANIFEST} states. {REMEDY}")
         return pl.read_parquet(io.BytesIO(content), glob=False)
-
-
-def join_counts(release: Release, works: pl.DataFrame) -> pl.DataFrame:
-    """Put ``n_i``, ``n_j`` and ``window_complete`` beside works of a release, as far as it knows them.
-
-    Windows are over as the filters of the build judge it: before the last year that the manifest states. Published
-    scores have windows of their own, so nothing is said of them.
-    """
-    manifest = release.manifest
-    if SCORES_FILE not in list_data_files(manifest) or has_own_scores(manifest.get("source", {})):
-        return works
-    counts = release.scores.select("openalex_id", "n_i", "n_j")
-    window, last_year = (manifest.get("cd") or {}).get("window_years"), manifest.get("counts", {}).get("last_year")
-    first_open = first_open_window(window, last_year)
-    over = [] if last_year is None and window is not None else [pl.lit(value=True).alias(WINDOW_COMPLETE)]
-    if first_open is not None:
-        over = [(pl.col("publication_year") < first_open).alias(WINDOW_COMPLETE)]
-    return works.join(counts, on="openalex_id", how="left", maintain_order="left").with_columns(over)
 
 
 def read_release(folder: str | Path) -> Release:

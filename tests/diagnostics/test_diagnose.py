@@ -50,7 +50,8 @@ def test_reversed_edges_are_told_from_the_years():
     assert row["level"] == "warning"
     assert row["text"].endswith("lead to a later work: are citing and cited swapped?")
     assert found(works, citations)["later_citations"]["level"] == "ok"
-    assert warnings(found(*read_graph())) == {"cited_ids"}
+    assert warnings(found(*read_graph())) == set()  # its reference lists are whole, as those of other real sets are
+    assert 0.9 < found(*read_graph())["cited_ids"]["value"] < 0.995
 
 
 def test_reversed_edges_are_told_from_the_ids_where_no_work_has_a_year():

@@ -13,8 +13,8 @@ import sciscidata as ssd
 from sciscidata.cli.main import main
 from sciscidata.disruption.config import first_open_window
 from sciscidata.release.documents import render_documents
-from sciscidata.release.manifest import describe_judged
-from sciscidata.release.read import Release, join_counts
+from sciscidata.release.manifest import describe_judged, join_counts
+from sciscidata.release.read import Release
 
 EVERY = ssd.EligibilityConfig(min_citations=0, complete_window=False)
 
