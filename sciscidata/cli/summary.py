@@ -22,6 +22,7 @@ from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, 
 from sciscidata.corpus.scores import verify_scores
 from sciscidata.eligibility import list_removed
 from sciscidata.graph.graph import CitationGraph, read_graph
+from sciscidata.judged import choose_works
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.options.parser import translate
 from sciscidata.own_label import stated_label, vocabularies
@@ -359,6 +360,10 @@ def print_result(path: Path) -> Iterator[Part]:
     if "shard" in metadata:
         yield f"  shard {metadata['shard']} of the works"
     yield f"  {measure.rows}: {metadata['rows']:,} ({known:,} with a score)"
+    choice = choose_works(rows.collect_schema().names(), score, "judged")
+    if choice.counts is not None:
+        left_out = choice.count_left_out(rows, score)
+        yield f"  judged: {left_out.judged:,}.{left_out.describe(measure.rows.removesuffix('s'))}"
     yield f"  columns: {', '.join(metadata['columns'])}"
     yield f"  corpus: {metadata['source']}, corpus.json sha256 {metadata['corpus_sha256']}"
     yield from _list_place("scores", path)
