@@ -56,16 +56,19 @@ def read_graphs(papers: Path | None) -> dict[str, Graph]:
         name: Graph(works.select(*read, last_year=pl.lit(last_years[name])), citations)
         for name, (works, citations) in frames.items()
     }
-    if papers:
-        works = pl.scan_parquet(papers / "works.parquet")
-        columns = ("work_id", "primary_field", pl.col("publication_year").cast(pl.Int32))
-        works = works.select(
-            *columns,
-            last_year=pl.col("last_full_year") + 1,
-            source_id=pl.col("source_name").rank("dense").cast(pl.Int64),
-        )
-        graphs["papers"] = Graph(works, pl.scan_parquet(papers / "citations.parquet"))
-    return graphs
+    return graphs | ({"papers": read_papers(papers)} if papers else {})
+
+
+def read_papers(folder: Path) -> Graph:
+    """Read papers with fields, without their texts."""
+    works = pl.scan_parquet(folder / "works.parquet")
+    columns = ("work_id", "primary_field", pl.col("publication_year").cast(pl.Int32))
+    works = works.select(
+        *columns,
+        last_year=pl.col("last_full_year") + 1,
+        source_id=pl.col("source_name").rank("dense").cast(pl.Int64),
+    )
+    return Graph(works, pl.scan_parquet(folder / "citations.parquet"))
 
 
 def score(counts: np.ndarray, facts: pl.DataFrame) -> pl.DataFrame:

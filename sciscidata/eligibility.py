@@ -260,7 +260,8 @@ def list_removed(manifest: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     values = manifest.get("eligibility", {}) | {"last_year": counts["last_year"]}
     rows = _insert({name: Filter(f"not {name}") for name in stated_where(manifest)})
     counted: dict[str, int] = counts["filters"]
-    return [(name, row.note.format_map(values), counted[name]) for name, row in rows.items() if counted.get(name)]
+    notes = [(name, row.note.format_map(values), counted[name]) for name, row in rows.items() if counted.get(name)]
+    return [(name, re.sub(r"^fewer than 1 (\w+)s\b", r"no \1", note), n) for name, note, n in notes]
 
 
 def _insert(own: Mapping[str, Filter]) -> dict[str, Filter]:

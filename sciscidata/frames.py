@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -11,6 +11,8 @@ import polars as pl
 
 from sciscidata.errors import SchemaMismatchError
 
+#: From here on a whole number may lose digits as a float.
+EXACT: Final = 1 << 53
 #: A frame of any library that to_lazy knows.
 AnyFrame: TypeAlias = Any
 
@@ -113,9 +115,39 @@ def near_cast(name: str, got: pl.DataType, needed: pl.DataType, what: str) -> pl
     return None
 
 
+def with_long_ids_as_text(rows: pl.DataFrame) -> pl.DataFrame:
+    """Write whole numbers as text where a float would lose digits: pandas, Stata and axes make floats of them.
+
+    Ids that are texts have such numbers, of 19 digits. Columns of shorter numbers stay.
+
+    Example:
+        >>> with_long_ids_as_text(pl.DataFrame({"work_id": [2**62 + 1], "n_i": [3]})).row(0)
+        ('4611686018427387905', 3)
+    """
+    whole = rows.select(pl.col(pl.Int64, pl.UInt64))
+    is_long = whole.select((pl.all() > EXACT).any() | (pl.all() < -EXACT).any())
+    return rows.with_columns(pl.col(name).cast(pl.String) for name in whole.columns if is_long[name][0])
+
+
+def read_long_ids(frame: AnyFrame, rows: pl.LazyFrame, schema: Mapping[str, pl.DataType]) -> pl.LazyFrame:
+    """Make whole numbers again of what ``with_long_ids_as_text`` gave to pandas, where ``schema`` needs numbers."""
+    if type(frame).__module__.split(".")[0] != "pandas":
+        return rows
+    texts = [name for name, got in rows.collect_schema().items() if got == pl.String and schema.get(name) == pl.Int64]
+    is_long = rows.select(pl.col(texts).str.contains(r"^-?[0-9]{16,19}$").any()).collect() if texts else None
+    numbers = rows.select(pl.col(texts).cast(pl.Int64, strict=False)).collect() if texts else None
+    if is_long is None or numbers is None:
+        return rows
+    n_null = rows.select(pl.col(texts).null_count()).collect()
+    same = [name for name in texts if is_long[name][0] and numbers[name].null_count() == n_null[name][0]]
+    return rows.with_columns(numbers.select(same).get_columns())
+
+
 def _collect_as(method: str, frame: pl.LazyFrame) -> Callable[..., Any]:
     def collect(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-        return getattr(frame.collect(), method)(*arguments, **options)
+        rows = frame.collect()
+        rows = with_long_ids_as_text(rows) if method == "to_pandas" else rows
+        return getattr(rows, method)(*arguments, **options)
 
     return collect
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata.errors import SchemaMismatchError
-from sciscidata.frames import AnyFrame, near_cast, to_lazy
+from sciscidata.frames import AnyFrame, near_cast, read_long_ids, to_lazy
 
 # Polars 2.1 loads NumPy late, and fails where two threads need it at the same moment. Load it here.
 pl.Series(np.empty(0))
@@ -200,7 +200,7 @@ def require_columns(
         columns and ids of your own, make a corpus first: works, citations, _ = sciscidata.from_tables(works,
         citations, id=..., year=..., citing=..., cited=...).
     """
-    lazy = to_lazy(frame, frame_name, stage)
+    lazy = read_long_ids(frame, to_lazy(frame, frame_name, stage), schema)
     got = lazy.collect_schema()
     problems: list[str] = []
     has_own_ids = False

@@ -39,14 +39,12 @@ logger = logging.getLogger(__name__)
 class Computed(Scored):
     """Scores that were computed from citations.
 
-    ``concentrations`` are filled when ``rows`` are collected, but not by an engine. ``to_compare`` has ``cd_index`` of
-    all works where the source has published scores too.
+    ``concentrations`` are filled when ``rows`` are collected, but not by an engine.
     """
 
     source: Citations
     graph: CitationGraph
     concentrations: dict[int, float]
-    to_compare: pl.DataFrame
 
 
 def score(source: Citations | Scores | Ask, demand: Demand, measures: Measures) -> Scored:
@@ -78,14 +76,12 @@ def _score_citations(source: Citations, demand: Demand, measures: Measures) -> C
         begin_step("score disruption")
         scores = score_graph(graph, measures.cd).select(*CD_SCORES)
         scores = _add_novelty(scores, graph, works, measures, concentrations)
-        return Computed(add_references(scores, citations), facts, works, *of_graph, scores.clear())
+        return Computed(add_references(scores, citations), facts, works, *of_graph)
     scores = score_structure(graph, works, measures, concentrations)
-    to_compare = scores.clear()
     if len(facts.published.collect_schema()) > 1:  # than the ids
         facts.provenance["comparison"] = _compare(facts.published, scores, demand.thresholds)
-        to_compare = scores.select("work_id", "cd_index")
     rows = _beside_scores(demand.take_structure(works, texts), scores, measures.novelty)
-    return Computed(rows, facts, texts, *of_graph, to_compare)
+    return Computed(rows, facts, texts, *of_graph)
 
 
 def score_structure(

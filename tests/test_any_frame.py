@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -263,6 +264,36 @@ def test_scores_become_pandas_and_arrow_without_another_call() -> None:
     scores = ssd.compute_cd_index(WORKS, CITATIONS)
     assert isinstance(scores.to_pandas(), pd.DataFrame)  # pyright: ignore[reportAttributeAccessIssue]
     assert scores.to_arrow().num_rows == N  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_ids_of_19_digits_lose_none_in_pandas_and_stata_and_come_back(tmp_path: Path) -> None:
+    papers = pl.DataFrame({"paper": ["A", "B", "C"], "year": [1990, 2000, 2001], "venue": ["x", None, "y"]})
+    cites = pl.DataFrame({"from": ["B", "C", "C"], "to": ["A", "B", "A"]})
+    columns = {"id": "paper", "year": "year", "venue": "venue", "citing": "from", "cited": "to"}
+    works, citations, _ = ssd.from_tables(papers, cites, **columns)
+    known = dict(works.select("original_id", "work_id").collect().rows())
+    assert min(known.values()) >= 2**62
+    for table in (works.to_pandas(), ssd.compute_cd_index(works, citations).to_pandas()):  # pyright: ignore[reportAttributeAccessIssue]
+        table = table.drop(columns="concepts", errors="ignore").dropna(axis=1, how="all")
+        table.to_stata(tmp_path / "table.dta", write_index=False, version=118)
+        for frame in (table, pd.read_stata(tmp_path / "table.dta")):
+            assert dict(zip(frame["original_id"], frame["work_id"].map(int), strict=True)) == known
+    venues = works.to_pandas()["source_id"].dropna().map(int)  # pyright: ignore[reportAttributeAccessIssue]
+    assert {*venues} == {*works.collect()["source_id"].drop_nulls()}
+    scores = ssd.compute_cd_index(works.to_pandas(), citations.to_pandas())  # pyright: ignore[reportAttributeAccessIssue]
+    assert _rows(scores) == _rows(ssd.compute_cd_index(works, citations))
+
+
+def test_short_ids_stay_numbers_in_pandas() -> None:
+    scores = ssd.compute_cd_index(WORKS, CITATIONS).to_pandas()  # pyright: ignore[reportAttributeAccessIssue]
+    assert scores["work_id"].dtype == "int64"
+
+
+def test_groups_by_a_long_id_stand_in_a_picture_with_all_their_digits() -> None:
+    venue = 2**62 + 12_345
+    works = pl.DataFrame({"work_id": [1, 2, 3], "source_id": [venue, venue, 7], "value": [0.1, 0.2, 0.3]})
+    figure = ssd.plots.plot_by(works, "source_id", "value")
+    assert any(str(venue) in tick.get_text() for tick in figure.axes[0].get_yticklabels())
 
 
 def test_labels_are_refused_by_the_name_of_the_function_that_was_called() -> None:

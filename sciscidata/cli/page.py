@@ -20,11 +20,12 @@ from sciscidata.cli.summary import Part, list_numbers, print_lines, print_path, 
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.scores import read_score_facts
 from sciscidata.errors import EmptyInputError
+from sciscidata.judged import choose_works
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.own_label import stated_label
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.release.export import LINES
-from sciscidata.release.manifest import PICTURES
+from sciscidata.release.manifest import PICTURES, join_counts
 from sciscidata.release.methods import describe_methods
 from sciscidata.release.read import read_release
 from sciscidata.release.verify import kind_of
@@ -120,7 +121,7 @@ def _sections(path: Path) -> str:
         column = label.name if label is not None and is_own else "disruption_label"
         examples = works.sort(pl.int_range(pl.len()).over(column), maintain_order=True)
         stored = [_wide(_image((path / name).read_bytes(), name)) for name in PICTURES if name in manifest["files"]]
-        return _about(works.lazy(), examples.lazy(), "split", release.splits, stored)
+        return _about(join_counts(release, works).lazy(), examples.lazy(), "split", release.splits, stored)
     if kind == "export":
         works = pl.scan_ndjson(glob.escape(str(path / LINES)), schema=EXAMPLE)
         pictures = [_figure(plots.plot_by_year, works), _figure(plots.plot_by_field, works, score="")]
@@ -168,13 +169,25 @@ def _quantiles(rows: pl.LazyFrame, numbers: Sequence[str] = _NUMBERS) -> str:
     names = [name for name in numbers if name in rows.collect_schema()]
     if not names:
         return ""
-    cast = rows.select(pl.lit(0).alias("all"), *(pl.col(name).cast(pl.Float64) for name in names))
-    found = counted_quantiles(cast, "all", [*_SHARES])
+    choices = {name: choose_works(rows.collect_schema().names(), name, "judged") for name in names}
+    columns = [
+        (pl.col(name) if of.counts is None else pl.when(of.counts).then(name)).cast(pl.Float64).alias(name)
+        for name, of in choices.items()
+    ]
+    found = counted_quantiles(rows.select(pl.lit(0).alias("all"), *columns), "all", [*_SHARES])
+    shown = {
+        name: name.replace("_", " ") + (" (judged)" if of.counts is not None else "") for name, of in choices.items()
+    }
     lines = [
-        [name.replace("_", " "), _value("", of["n"][0]), *(_value(name, value) for value in of["quantile"])]
+        [shown[name], _value("", of["n"][0]), *(_value(name, value) for value in of["quantile"])]
         for (name,), of in found.group_by("column", maintain_order=True)
     ]
-    return _table("Years, citations and scores", ["", "works", *_SHARES.values()], lines) if lines else ""
+    table = _table("Years, citations and scores", ["", "works", *_SHARES.values()], lines) if lines else ""
+    notes = {of.window: (name, of) for name, of in reversed(choices.items()) if of.counts is not None or of.lacks}
+    for name, of in reversed(notes.values()):
+        if said := of.count_left_out(rows, name).describe():
+            table += f"<p>{_text(f'{shown[name]}:{said}')}</p>"
+    return table
 
 
 def _article(work: dict[str, Any]) -> str:

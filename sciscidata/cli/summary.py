@@ -22,12 +22,21 @@ from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, 
 from sciscidata.corpus.scores import verify_scores
 from sciscidata.eligibility import list_removed
 from sciscidata.graph.graph import CitationGraph, read_graph
+from sciscidata.judged import choose_works
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.options.parser import translate
 from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.release.documents import remark_on_release
 from sciscidata.release.export import LINES, read_labelled
-from sciscidata.release.manifest import MANIFEST, describe_ceiling, describe_file, lacks_scores, of_a_stranger
+from sciscidata.release.manifest import (
+    MANIFEST,
+    describe_ceiling,
+    describe_coverage,
+    describe_file,
+    describe_judged,
+    lacks_scores,
+    of_a_stranger,
+)
 from sciscidata.release.read import Release, list_splits, read_release
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.stages import find_measure
@@ -94,11 +103,15 @@ def print_release(release: Release) -> Iterator[Part]:
         yield tabulate_filters(manifest)
     if not lacks_scores(manifest):
         yield tabulate_classes(manifest, "disruption_label")
+    if judged := describe_judged(manifest):
+        yield judged
     if ceiling := describe_ceiling(manifest):
         yield ceiling
     if manifest["novelty"]["available"]:
         yield tabulate_classes(manifest, "novelty_label")
         yield from _list_null_model(manifest.get("atypicality"))
+        if coverage := describe_coverage(manifest):
+            yield f"  {coverage}"
     elif not lacks_scores(manifest):
         yield "novelty fields: null in every row"
     label = stated_label(manifest)
@@ -216,7 +229,7 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
 
 
 def tabulate_classes(manifest: dict[str, Any], column: str) -> Table:
-    """Count the works of each class: all scored ones, the eligible ones, and those of each split."""
+    """Count the works of each class: all scored ones, the eligible ones, and those of each split; and judged ones."""
     table = Table(title=f"{column.removesuffix('_label')} classes", title_justify="left", box=None)
     table.add_column("works")
     labels = vocabularies(stated_label(manifest))[column]
@@ -224,9 +237,13 @@ def tabulate_classes(manifest: dict[str, Any], column: str) -> Table:
         table.add_column(label, justify="right")
     counts = manifest.get("counts", {})
     stages = {name: counts[name] for name in ("scored", "eligible") if name in counts}
-    for name, found in (stages | {split: manifest["class_counts"][split] for split in list_splits(manifest)}).items():
-        numbers = [found[column][label] for label in labels]
-        table.add_row(name, *(f"{number:,}" for number in (*numbers, sum(numbers))))
+    stages |= {split: manifest["class_counts"][split] for split in list_splits(manifest)}
+    for name, found in stages.items():
+        judged = counts.get("judged", {}).get(name, found)
+        differ = [("  judged", judged)] if judged[column] != found[column] and column == "disruption_label" else []
+        for row, by_label in ((name, found), *differ):
+            numbers = [by_label[column][label] for label in labels]
+            table.add_row(row, *(f"{number:,}" for number in (*numbers, sum(numbers))))
     return table
 
 
@@ -343,6 +360,10 @@ def print_result(path: Path) -> Iterator[Part]:
     if "shard" in metadata:
         yield f"  shard {metadata['shard']} of the works"
     yield f"  {measure.rows}: {metadata['rows']:,} ({known:,} with a score)"
+    choice = choose_works(rows.collect_schema().names(), score, "judged")
+    if choice.counts is not None:
+        left_out = choice.count_left_out(rows, score)
+        yield f"  judged: {left_out.judged:,}.{left_out.describe(measure.rows.removesuffix('s'))}"
     yield f"  columns: {', '.join(metadata['columns'])}"
     yield f"  corpus: {metadata['source']}, corpus.json sha256 {metadata['corpus_sha256']}"
     yield from _list_place("scores", path)

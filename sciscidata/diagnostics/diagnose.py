@@ -70,8 +70,9 @@ _QUESTIONS: Final = {
         f"their citations have no year, so they count for nothing. {_INCOMPLETE}",
     ),
     "cited_ids": _Question(
-        *("cited ids", "are not in works", 0.5),
-        f"they have no year and no venue, so novelty leaves them out. {_INCOMPLETE}",
+        *("cited ids", "are not in works", 0.995),
+        "they have no year and no venue, so novelty leaves them out. Add cited works to the table, or use tables that "
+        "belong together",
     ),
     "later_citations": _Question(*LATER, 0.05, "check the years"),
     "self_citations": _Question("citations", "are of a work by itself", 0.05, "they are dropped; check the columns"),

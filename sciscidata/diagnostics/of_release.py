@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+import polars as pl
 
 from sciscidata.config import BuildConfig
 from sciscidata.diagnostics.diagnose import Check, DataYears, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.diagnostics.labels import diagnose_labels
+from sciscidata.disruption.config import first_open_window
 from sciscidata.disruption.label_prior import find_label_prior
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
@@ -17,7 +20,7 @@ from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_
 from sciscidata.release.documents import name_source
 from sciscidata.sampling.draw import Drawn
 from sciscidata.sampling.manifest_entries import NullModel, describe_novelty, remark_on_novelty
-from sciscidata.schemas import CD_SCORES
+from sciscidata.schemas import CD_SCORES, SPLITS
 from sciscidata.scoring import Computed
 from sciscidata.sources.kinds import Scored, Texts
 from sciscidata.sources.registry import find_source
@@ -83,6 +86,25 @@ def _state_prior(labelled: Scored, config: BuildConfig) -> dict[str, Any]:
         return {}
 
 
+_JUDGED: Final = ("n_i", "n_j", "window_complete")
+
+
+def _with_judged(rows: pl.LazyFrame, drawn: Drawn) -> pl.LazyFrame:
+    """Add the columns that say which works are judged, by the last year of the manifest."""
+    first_open = first_open_window(drawn.demand.window_years, drawn.counts["last_year"])
+    over = pl.lit(value=True) if first_open is None else pl.col("publication_year") < first_open
+    citers = [] if "n_i" in rows.collect_schema() else [pl.col("n_citers").alias("n_i"), pl.lit(0).alias("n_j")]
+    return rows.with_columns(*citers, over.alias("window_complete"))
+
+
+def _add_splits(judged: dict[str, Any]) -> dict[str, dict[str, int]]:
+    splits = [by_label for name, by_label in judged.items() if name in SPLITS]
+    return {
+        column: {word: sum(split[column][word] for split in splits) for word in words}
+        for column, words in judged["scored"].items()
+    }
+
+
 def plot_pictures(labelled: Scored, drawn: Drawn, facts: dict[str, Any], folder: Path) -> None:
     """Draw the pictures of a release, those of published scores and of novelty only where works have them."""
     thresholds, eligible = drawn.demand.thresholds, drawn.counts["eligible"]
@@ -91,21 +113,25 @@ def plot_pictures(labelled: Scored, drawn: Drawn, facts: dict[str, Any], folder:
         found = count_labels(drawn.drawn, label.name, label.classes)
         plot_label(label, eligible[label.name], found, data=data, path=folder / "label.png")
     if isinstance(labelled, Computed) and "cd_index" in published.collect_schema():
-        scores, found = published.select("work_id", "cd_index"), data["comparison"]
-        plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison
+        plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison in the manifest
+        computed = _with_judged(labelled.rows, drawn).select("work_id", "cd_index", *_JUDGED)
+        computed = computed.collect(engine="streaming")
         with suppress(EmptyInputError):  # no work has both scores
-            plot_comparison(scores, labelled.to_compare, found, plain, data=data, path=folder / "comparison.png")
+            theirs = published.select("work_id", "cd_index")
+            plot_comparison(theirs, computed, None, plain, data=data, path=folder / "comparison.png")
     drawn_counts = {name: count_labels(drawn.drawn, name) for name in VOCABULARIES}
     if labelled.facts.has_index:
-        filters = drawn.demand.eligibility
+        filters, judged = drawn.demand.eligibility, drawn.counts.get("judged")
+        rows, of_draw = drawn.eligible.select("cd_index"), (eligible, drawn_counts)
         are_judged = filters.complete_window and filters.min_citations > 0
-        there = drawn.eligible.collect_schema()
-        columns = [name for name in ("cd_index", "n_i", "n_j") if name in there]
+        if judged is not None and not are_judged:
+            rows = _with_judged(drawn.eligible, drawn).select("cd_index", *_JUDGED)
+            of_draw = (judged["eligible"], _add_splits(judged))
         plot_disruption(
-            drawn.eligible.select(columns),
+            rows,
             thresholds,
-            eligible=eligible["disruption_label"],
-            drawn=drawn_counts["disruption_label"],
+            eligible=of_draw[0]["disruption_label"],
+            drawn=of_draw[1]["disruption_label"],
             population="all" if are_judged else "judged",
             data=data,
             path=folder / "disruption.png",

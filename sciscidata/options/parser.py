@@ -423,10 +423,17 @@ class OptionParser(argparse.ArgumentParser):
         unknown = [flag for flag in flags if flag.startswith("--") and flag not in known]
         if unknown:
             close = [match for flag in unknown if (match := find_close(flag, known))]
-            near = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
+            near = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else _name_alike(unknown[0], known)
             # Without values: that of a misspelt --api-key is a key.
             self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{near}")
         return super().parse_known_args(args, namespace)
+
+
+def _name_alike(flag: str, known: Iterable[str]) -> str:
+    """Name the known flags that share a word with an unknown one, where none is close."""
+    words = {word for word in flag.split("-") if len(word) > 2}
+    alike = [name for name in known if words & {*name.split("-")}]
+    return f" Flags with a word of it: {', '.join(alike[:3])}." if alike else ""
 
 
 def _needed(match: re.Match[str]) -> str:

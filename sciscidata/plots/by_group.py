@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata.errors import ConfigError
-from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.frames import AnyFrame, to_lazy, with_long_ids_as_text
 from sciscidata.judged import WINDOW_COMPLETE, Choice, Population
 from sciscidata.plots.figure import (
     COLOURS,
@@ -108,6 +108,7 @@ def plot_by(
     keys = [x, *([by] if by is not None else [])]
     read, left_out = read_groups(frame, Asked(keys, y, stat, population, unit), "plot_by")
     measured = measure(read, keys, y, stat, "plot_by")
+    measured = measured.with_columns(with_long_ids_as_text(measured.select(keys)))
     if measured.is_empty():
         refuse_nothing(frame, [*keys, y], "plot_by")
     is_names = not measured[x].dtype.is_numeric()

@@ -76,8 +76,9 @@ def plot_disruption(
     Args:
         scores: ``cd_index`` of every work; nulls are left out. A lazy frame is read in batches. Or a Series.
         thresholds: where the shaded bands end; ``LabelThresholds()`` when None.
-        eligible: works per disruption label before the draw. Without both counts there is one panel.
-        drawn: works per disruption label in the release, both splits together.
+        eligible: works per disruption label before the draw, of those that count. Without both counts there is one
+            panel.
+        drawn: the same in the release, both splits together.
         population: as in ``measure_by``; the caption counts the works that are left out.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
@@ -117,8 +118,9 @@ def plot_disruption(
         bands = "" if cut.cells else " over the label bands"
         picture.title = f"Distribution of the CD index of {of_works}{bands}, on log axes.{left_out.describe()}"
         if eligible is not None and drawn is not None:
+            noun = "judged works" if left_out.open + left_out.uncited else "works"
             axes.set_ylabel("eligible works (log axis)")
-            draw_classes(picture.panels[1], DISRUPTION_LABELS, eligible, drawn)
+            draw_classes(picture.panels[1], DISRUPTION_LABELS, eligible, drawn, noun=noun)
     return picture.figure
 
 

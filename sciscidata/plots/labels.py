@@ -29,7 +29,13 @@ _PANELS: Final = {"citers": "citers at that age", "references": "references on r
 
 
 def draw_classes(
-    axes: Axes, labels: Sequence[str], eligible: Mapping[str, int], drawn: Mapping[str, int], *, n_unlabelled: int = 0
+    axes: Axes,
+    labels: Sequence[str],
+    eligible: Mapping[str, int],
+    drawn: Mapping[str, int],
+    *,
+    n_unlabelled: int = 0,
+    noun: str = "works",
 ) -> None:
     """Draw the class counts side by side, each bar with its number; the title counts drawn works without a label."""
     positions = np.arange(len(labels))
@@ -40,7 +46,7 @@ def draw_classes(
     axes.set_xticks(positions, labels)
     axes.margins(y=0.12)
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.set_ylabel("works")
+    axes.set_ylabel(noun)
     without = f"\n({n_unlabelled:,} more drawn without a label)" if n_unlabelled else ""
     axes.set_title(f"Eligible (pale) and drawn works{without}")
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from sciscidata._kernels.arrays import Int64Array
 from sciscidata._kernels.strings import string_buffers
 from sciscidata.errors import ONE_ROW_EACH, SchemaMismatchError, WorkIdError
+from sciscidata.frames import EXACT
 from sciscidata.records.dois import BLANKS, CHANGED_DOIS, PLAIN_START, read_dois
 from sciscidata.terminal.messages import counted, shorten
 
@@ -25,7 +26,6 @@ from sciscidata.terminal.messages import counted, shorten
 ORIGINAL_ID: Final = "original_id"
 #: The first number of an id that is a text of its own.
 TEXTS_FROM: Final = 1 << 62
-_EXACT: Final = 1 << 53  # a larger number may have lost digits as a float
 #: Texts that stand for a missing value, as R, SQL, pandas and Python write it; "na" is a language.
 MISSING: Final = ("NA", "N/A", "NULL", "null", r"\N", "NaN", "nan", "None", "<NA>")
 _OPENALEX: Final = "https://openalex.org/"
@@ -151,7 +151,7 @@ def plain_ids(ids: pl.Series) -> pl.Series:
     if isinstance(dtype, pl.Categorical | pl.Enum):
         return ids.cast(pl.String)
     if dtype.is_float():
-        exact = 1 << 24 if dtype == pl.Float32() else _EXACT
+        exact = 1 << 24 if dtype == pl.Float32() else EXACT
         is_whole = ids.is_nan() | ((ids == ids.round()) & (ids.abs() < exact))
         if not is_whole.all():
             wrong = ids.filter(~is_whole)[0]

@@ -25,6 +25,8 @@ from sciscidata.release.manifest import (
     MANIFEST,
     PICTURES,
     describe_ceiling,
+    describe_coverage,
+    describe_judged,
     lacks_scores,
     list_left_out,
 )
@@ -84,7 +86,8 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
     name = name_source(manifest.get("source", {}))
     remarks += remark_on_novelty(atypicality, manifest["thresholds"].get("novelty_rule"), name)
     remarks += [check["text"] for check in manifest.get("diagnostics", []) if check["level"] == "warning"]
-    return remarks + remark_on_filters(counts)
+    notes = {name: note for name, note, _ in list_removed(manifest)} if "filters" in counts else {}
+    return remarks + remark_on_filters(counts, notes)
 
 
 def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
@@ -124,6 +127,7 @@ class _About:
             ["disruption", *(["novelty"] if self.is_novel else [])] if self.label is None else [self._own_name()]
         )
         self.is_scored = not lacks_scores(manifest)
+        self.is_published = self.is_scored and has_own_scores(self.source)
         self.noun = "works" if self.is_scored else "texts"
         self.data = name_source(self.source) if self.is_scored else name_source(self.source, "labelled files")
         self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} ({self.data})"
@@ -147,7 +151,7 @@ class _About:
         own = f", and {self._own_name()} labels" if self.label is not None else ""
         novelty = ", novelty by atypical combinations of venues" if self.is_novel else ""
         facts = {"own": own, "novelty": novelty, "counts": counts, "data": self.data, "name": self._own_name()}
-        return self.said["summary"].format(**facts)
+        return self.said["summary_published" if self.is_published else "summary"].format(**facts)
 
     def made(self, show: Callable[[object], str] = str) -> list[str]:
         """Say how scores became labels; ``show`` writes what the manifest states in words."""
@@ -164,6 +168,8 @@ class _About:
         cd = self._part("cd")
         if has_own_scores(self.source):
             words = {"data": self.data, "scores": AS_PUBLISHED} | self.source
+            if words.get("labels") in (said := _SAID["taken"]["of_labels"]):
+                words["labels"] = said[words["labels"]]
             taken = _SAID["taken"].get(self.kind, _SAID["taken"]["other"]) + _SAID["taken"]["labels"] * (
                 "labels" in words
             )
@@ -185,6 +191,7 @@ class _About:
         if self.is_novel:
             config = self._part("atypicality").get("config") or {}
             say("novelty_score", null=show(config.get("null", "as published")))
+            lines += [coverage] if (coverage := describe_coverage(self.manifest)) else []
         if self.label is not None:
             lines.append(self._describe_own(show))
         say("end")
@@ -206,6 +213,11 @@ class _About:
         _, split = read_settings(self.manifest)
         cells = _SAID["drawn"]["cells"] if split.cell_columns else ""
         return _SAID["drawn"]["text"].format(seed=split.seed, balance=split.balance, cells=cells)
+
+    def judged(self) -> str:
+        """Say how many works are judged, or that this is not known; nothing of texts with another label."""
+        unknown = _SAID["not_judged"]["text"] if self.is_scored else ""
+        return describe_judged(self.manifest) or unknown
 
     def filters(self) -> list[tuple[str, int]]:
         """List what each filter removed, first what was read, last what was left."""
@@ -248,7 +260,10 @@ class _About:
             f"![{name.removesuffix('.png').replace('_', ' ')}]({name})\n\n" for name in PICTURES if name in files
         ]
         follows = f" (disruption{' and novelty' * self.is_novel})"
-        cited = [f"Cite what it follows from, too{follows}:", "", *_bullets(map(_name_work, self.references())), "\n"]
+        works_cited = [*map(_name_work, self.references())]
+        if self.is_published and self.licence_name != "sciscinet":
+            works_cited.append(_SAID["cited"]["publisher"].format(data=_show_plain(self.data)))
+        cited = [f"Cite what it follows from, too{follows}:", "", *_bullets(works_cited), "\n"]
         removed = ["", *_table((self.noun, "number"), [(name, f"{n:,}") for name, n in filters]), ""]
         parts = {
             "header": _render_yaml(self._header()),
@@ -256,7 +271,7 @@ class _About:
             "contents": _table(("split", self.noun, "file"), contents),
             "columns": [", ".join(f"`{name}`" for name in example_schema(self.label))],
             "scores": [_SAID["scores_file"].format(file=SCORES_FILE) if SCORES_FILE in files else ""],
-            "classes": [*classes, ""],
+            "classes": [*classes, *([judged, ""] if (judged := self.judged()) else []), ""],
             "made": _bullets(self.made(_show_plain)),
             "drawn": [self.drawn()],
             "filters": removed if filters else [""],

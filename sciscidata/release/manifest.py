@@ -12,20 +12,26 @@ from typing import Any, Final
 
 import polars as pl
 
+from sciscidata.disruption.config import first_open_window
 from sciscidata.eligibility import FILTERS
 from sciscidata.errors import VerificationError
+from sciscidata.judged import WINDOW_COMPLETE
 from sciscidata.label_thresholds import count_labels
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
 from sciscidata.release.read import (
     FORMAT_VERSION,
     REMEDY,
+    SCORES_FILE,
     SELF_HASH,
+    Release,
     hash_manifest,
+    list_data_files,
+    list_splits,
     read_settings,
     render_manifest,
     sha256_of,
 )
-from sciscidata.schemas import MANIFEST, NOVELTY_COLUMNS
+from sciscidata.schemas import MANIFEST, NOVELTY_COLUMNS, has_own_scores
 from sciscidata.storage import hash_file
 
 #: What describes a release, and follows from its manifest: the card, Croissant metadata, and how to cite it. A hub or
@@ -52,6 +58,69 @@ def describe_ceiling(manifest: Mapping[str, Any]) -> str | None:
         return None
     numbers = f"accuracy {ceiling['accuracy']:.3f}, macro-F1 {ceiling['macro_f1']:.3f}"
     return f"highest expected of any predictor of the disruption label: {numbers}"
+
+
+def describe_judged(manifest: Mapping[str, Any], *, of_these: bool = False) -> str | None:
+    """Say how many works with a label are judged, of all and of the release, as far as the manifest knows it.
+
+    ``of_these``: the sentence before has said how many works have a label.
+    """
+    if has_own_scores(manifest.get("source", {})) or lacks_scores(manifest):
+        return None
+    counts, filters = manifest.get("counts", {}), manifest.get("eligibility", {})
+    there = counts.get("judged")
+    if there is None and not (filters.get("complete_window") and filters.get("min_citations")):
+        return None  # older releases do not count them; they know where filters leave no others
+    splits = list_splits(manifest)
+    n = sum(_sum_labels(manifest["class_counts"][split]) for split in splits)
+    n_judged = n if there is None else sum(_sum_labels(there[split]) for split in splits if split in there)
+    is_endless = (manifest.get("cd") or {}).get("window_years") is None
+    over = "" if is_endless else f"their window was over before {counts.get('last_year')}, and "
+    meaning = f"{over}a work cites them{'' if is_endless else ' in it'}"
+    here = f"{'All ' if n_judged == n else f'{n_judged:,} of the '}{n:,} works of this release are"
+    if there is None:
+        return f"{here} judged: {meaning}."
+    every, judged = _sum_labels(counts["scored"]), _sum_labels(there["scored"])
+    if not every:
+        return None
+    of = "Of these" if of_these else f"Of {every:,} works with a disruption label,"
+    return f"{of} {judged:,} are judged: {meaning}. {here}."
+
+
+def join_counts(release: Release, works: pl.DataFrame) -> pl.DataFrame:
+    """Put ``n_i``, ``n_j`` and ``window_complete`` beside works of a release, as far as it knows them.
+
+    Windows are over as the filters of the build judge it: before the last year that the manifest states. Published
+    scores have windows of their own, so nothing is said of them.
+    """
+    manifest = release.manifest
+    if SCORES_FILE not in list_data_files(manifest) or has_own_scores(manifest.get("source", {})):
+        return works
+    counts = release.scores.select("openalex_id", "n_i", "n_j")
+    window, last_year = (manifest.get("cd") or {}).get("window_years"), manifest.get("counts", {}).get("last_year")
+    first_open = first_open_window(window, last_year)
+    over = [] if last_year is None and window is not None else [pl.lit(value=True).alias(WINDOW_COMPLETE)]
+    if first_open is not None:
+        over = [(pl.col("publication_year") < first_open).alias(WINDOW_COMPLETE)]
+    return works.join(counts, on="openalex_id", how="left", maintain_order="left").with_columns(over)
+
+
+def describe_coverage(manifest: Mapping[str, Any]) -> str | None:
+    """Say how many of the works that are cited novelty can read, if the manifest knows it."""
+    if not manifest["novelty"]["available"]:
+        return None
+    cited = next((check for check in manifest.get("diagnostics", []) if check["name"] == "cited_ids"), None)
+    if cited is None or not cited["of"]:
+        return None
+    known = cited["of"] - cited["n"]
+    return (
+        f"The works cite {cited['of']:,} different works. Novelty reads those in the data: "
+        f"{known:,} ({known / cited['of']:.1%})."
+    )
+
+
+def _sum_labels(by_label: Mapping[str, Mapping[str, int]]) -> int:
+    return sum(by_label["disruption_label"].values())
 
 
 def list_left_out(manifest: Mapping[str, Any]) -> list[str]:

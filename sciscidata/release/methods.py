@@ -11,7 +11,7 @@ from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.eligibility import list_removed
 from sciscidata.own_label import stated_label
 from sciscidata.release.documents import list_references, name_source, remark_on_release, without_options
-from sciscidata.release.manifest import lacks_scores
+from sciscidata.release.manifest import describe_judged, lacks_scores
 from sciscidata.release.read import Release, list_splits, read_release, read_settings
 from sciscidata.schemas import AS_PUBLISHED, has_own_scores
 from sciscidata.terminal.messages import counted, printable
@@ -74,9 +74,17 @@ def _describe_data(manifest: Mapping[str, Any]) -> Iterator[str]:
     n = counts.get("filters", {}).get("works")
     works = counted(n, "work") if n is not None else "works"
     yield f"We read {works} from {name_source(source)}{f', as of {date}' if date else ''}."
+    if not date and source.get("kind") != "synthetic":
+        is_named = source.get("kind") in ("sciscinet", "openalex", "snapshot", "records")
+        yield f"[Name {'' if is_named else 'the source and '}the day of its data here.]"
     first, last = counts.get("first_year"), counts.get("last_year")
     if first is not None and last is not None:
         yield f"They were published from {first} on; the last year of the data is {last}."
+    cited = next((check for check in manifest.get("diagnostics", []) if check["name"] == "cited_ids"), None)
+    if cited is not None and cited["of"]:
+        known = cited["of"] - cited["n"]
+        share = f"{known:,} ({known / cited['of']:.1%})"
+        yield f"They cite {cited['of']:,} different works, of which {share} are among those read."
 
 
 def _describe_index(manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -120,7 +128,10 @@ def _describe_labels(manifest: Mapping[str, Any]) -> Iterator[str]:
         return
     thresholds, _ = read_settings(manifest)
     if thresholds.cells:
-        yield "Works are disruptive or consolidating by their rank within field and five years."
+        yield (
+            "Works are disruptive or consolidating by their rank within field and five years. Works between the "
+            "cut-offs of their cell, which are in the manifest, have no label."
+        )
     else:
         above, below = ("at least", "at most") if thresholds.inclusive else ("above", "below")
         yield (
@@ -129,11 +140,21 @@ def _describe_labels(manifest: Mapping[str, Any]) -> Iterator[str]:
         )
     classes = manifest.get("counts", {}).get("scored", {}).get("disruption_label", {})
     if n := sum(classes.values()):
-        named = ", ".join(f"{m:,} {name}" for name, m in classes.items())
-        yield f"Of {counted(n, 'work')} with a label these are {named}."
-        removed = manifest["counts"].get("removed", {}).get("few_citations", {}).get("disruption_label", {})
-        if uncited := removed.get("neutral"):
-            yield f"At least {uncited:,} of the neutral ones have too few citers in the window."
+        yield f"Of {counted(n, 'work')} with a label, {_list_classes(classes)}."
+    if judged := describe_judged(manifest, of_these=n > 0):
+        yield judged
+        if by_label := manifest["counts"].get("judged"):
+            yield f"Of all judged works, {_list_classes(by_label['scored']['disruption_label'])}."
+    elif n:
+        yield (
+            "Which of them are judged is not known, since the source does not say how many works cite them in the "
+            "window: uncited ones may be among the neutral ones."
+        )
+
+
+def _list_classes(classes: Mapping[str, int]) -> str:
+    *first, last = (f"{n:,} are {name}" for name, n in classes.items())
+    return f"{', '.join(first)} and {last}"
 
 
 def _describe_novelty(manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -179,7 +200,7 @@ def _describe_left_out(manifest: Mapping[str, Any]) -> Iterator[str]:
     least = (manifest.get("eligibility") or {}).get("min_citations", 0)
     not_judged = (*(["few_citations"] if least == 1 else []), "window_incomplete")
     unjudged = sum(n for name, _, n in removed if name in not_judged)
-    if unjudged:
+    if unjudged and not has_own_scores(manifest.get("source", {})):
         yield (
             f"{counted(unjudged, 'of these is', 'of these are')} not judged: no work cites them in the window, or the "
             "window was not over before the last year of the data."
@@ -190,7 +211,12 @@ def _describe_left_out(manifest: Mapping[str, Any]) -> Iterator[str]:
 def _describe_sample(manifest: Mapping[str, Any]) -> Iterator[str]:
     _, split = read_settings(manifest)
     sizes = ", ".join(f"{manifest['sides'][name]['rows']:,} for {name}" for name in list_splits(manifest))
-    balance = "as they come" if split.balance == "none" else f"with equal numbers of each class ({split.balance})"
+    label = stated_label(manifest)
+    names = {"disruption": "disruption label", "pool": "disruption label", "novelty": "novelty label"}
+    names |= {"joint": "pair of both labels", "label": label.name if label else "own label"}
+    of, within, _ = split.balance.partition("_within_field_year")
+    balance = "as they come" if of == "none" else f"with equal numbers of each {names[of]}"
+    balance += ", also within each field and five years" if within else ""
     yield f"Of these we drew {sizes}, {balance}, by the SHA-256 of each work's id and the seed {split.seed}."
     if split.balance != "none":
         yield "So shares of classes in the sample say nothing of the source."
@@ -203,6 +229,8 @@ def _describe_confidence(manifest: Mapping[str, Any]) -> Iterator[str]:
             f"disruption label can be expected to exceed an accuracy of {ceiling['accuracy']:.3f} and a macro-F1 of "
             f"{ceiling['macro_f1']:.3f} on this sample."
         )
+    if "label_prior" in manifest:
+        yield "Confidence in a label has as its prior that of all works read, which is in the manifest."
     if remarks := [without_options(remark) for remark in remark_on_release(manifest)]:
         yield "Checks of the data and the labels found:"
         yield " ".join(f"{one[0].upper()}{one[1:]}" + "." * (one[-1] not in ".?") for one in remarks)
@@ -211,6 +239,7 @@ def _describe_confidence(manifest: Mapping[str, Any]) -> Iterator[str]:
 def _describe_software(manifest: Mapping[str, Any]) -> Iterator[str]:
     versions = manifest.get("versions", {})
     named = ", ".join(f"{name} {versions[name]}" for name in ("polars", "numba", "python") if name in versions)
-    yield f"Everything was computed by sciscidata {versions.get('sciscidata', '')} ({named})."
+    what = "Labels and sample were" if has_own_scores(manifest.get("source", {})) else "Everything was"
+    yield f"{what} computed by sciscidata {versions.get('sciscidata', '')} ({named})."
     digest = manifest.get("manifest_sha256")
     yield f"All options and counts are in the manifest of the release, whose SHA-256 is {digest}."

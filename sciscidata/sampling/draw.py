@@ -8,13 +8,16 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from sciscidata.disruption.config import first_open_window
 from sciscidata.eligibility import EligibilityConfig, join_candidates, list_filters, mark_removals
 from sciscidata.errors import ConfigError, EmptyInputError, NotEnoughWorksError
+from sciscidata.judged import is_cited
 from sciscidata.records.ids import with_original_ids
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.late_texts import Judged, judge_late
-from sciscidata.sampling.manifest_entries import count_works
+from sciscidata.sampling.manifest_entries import count_judged, count_works
 from sciscidata.sampling.split import draw_split
+from sciscidata.schemas import has_own_scores
 from sciscidata.sources.kinds import Scored, Texts
 
 logger = logging.getLogger(__name__)
@@ -72,6 +75,9 @@ def _filter_and_draw(labelled: Scored, demand: Demand, text_options: tuple[str, 
     names = list_filters(demand.eligibility)
     counts = count_works(judged.counted, judged.last_year, names, label=demand.label, data_date=date)
     drawn = _draw_or_explain(judged, demand, counts["filters"], text_options)
+    if not has_own_scores(labelled.facts.provenance):  # else citers may be all that there are, also after the window
+        first_open = first_open_window(demand.window_years, counts["last_year"])
+        counts["judged"] = count_judged(judged.counted, drawn, first_open, demand.label)
     return Drawn(drawn, works, judged.eligible, judged.scored, {**counts, **judged.text_counts}, demand)
 
 
@@ -89,7 +95,8 @@ def _judge_all(rows: pl.LazyFrame, works: pl.LazyFrame, demand: Demand, data_dat
     if demand.split.cell_columns:
         fields = works.select("work_id", "primary_field").collect(engine="streaming")
         eligible = eligible.join(fields, on="work_id", how="left")
-    counted = marked.group_by("removed_by", "publication_year", *demand.vocabularies).len()
+    by = ("removed_by", "publication_year", *demand.vocabularies)
+    counted = marked.group_by(by).agg(pl.len(), cited=is_cited().sum())
     scored = marked.filter(pl.col("z_p10").is_not_null()).lazy()
     return Judged(eligible, works, eligible.lazy(), scored, counted, eligibility.last_year)
 
@@ -113,6 +120,9 @@ def _draw_or_explain(
         return draw_split(judged.pool, demand.split, label=demand.label)
     except NotEnoughWorksError as error:
         lines = [str(error), f"Of {filters['works']:,} works: {removed}" if by_filter else "No filter removed a work."]
+        applied = [name for row in rows if filters.get(row) for name in rows[row].options if getattr(eligibility, name)]
+        options = [f"EligibilityConfig.{name}" for name in applied]
+        lines += [f"Relaxing a filter that removed works helps, too: {', '.join(options)}."] if options else []
         if n_unread := judged.n_unread:
             lines.append(f"{n_unread:,} of the eligible works were not read: their text may rule them out too.")
         raise NotEnoughWorksError("\n".join(lines), error.fits) from error

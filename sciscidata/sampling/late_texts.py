@@ -29,6 +29,7 @@ from sciscidata.eligibility import (
     list_read,
     names_read,
 )
+from sciscidata.judged import is_cited
 from sciscidata.label_thresholds import FIELD_YEAR
 from sciscidata.records.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.demand import Demand
@@ -100,21 +101,22 @@ def judge_late(labelled: Scored, texts: Texts, demand: Demand) -> Judged:
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
     of_citers = {} if "n_i" in known else {"n_i": pl.col("n_citers"), "n_j": pl.lit(0)}
     reason = first_reason(of_facts, eligibility, first_open_year(eligibility, demand.window_years, last_year))
-    marked = frame.with_columns(**of_citers).with_columns(removed_by=reason).drop(*of_citers)
+    marked = frame.with_columns(**of_citers).with_columns(removed_by=reason, is_cited=is_cited()).drop(*of_citers)
 
     by = ["removed_by", "publication_year", *demand.vocabularies]
-    counted = marked.group_by(by).agg(pl.len().cast(pl.Int64)).collect(engine="streaming")
+    sums = {"len": pl.len().cast(pl.Int64), "cited": pl.col("is_cited").sum().cast(pl.Int64)}
+    counted = marked.group_by(by).agg(**sums).collect(engine="streaming")
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
     of_texts_read = {name for row in of_text for name in reads[row]}
     judge, beside = _judge_by(of_text, [name for name in known if name in of_texts_read], texts, demand)
-    columns = dict.fromkeys([*beside, *split.cell_columns, *demand.vocabularies])
+    columns = dict.fromkeys([*beside, "is_cited", *split.cell_columns, *demand.vocabularies])
     papers = None if texts.names is None else _Papers(texts.names, eligible.select(beside), judge)
     read = _read_until_full(_Pool(eligible.select(*columns), demand), passed, judge, papers)
     n_unread = int(passed["len"].sum()) - read.works.height
     of_rejected = read.works.select("work_id", pl.col("removed_by").fill_null("duplicate"))
-    rejected = read.facts_of(read.rejected).join(of_rejected, on="work_id").group_by(by).agg(pl.len().cast(pl.Int64))
-    passed_before = rejected.with_columns(pl.lit(None, pl.String).alias("removed_by"), -pl.col("len"))
+    rejected = read.facts_of(read.rejected).join(of_rejected, on="work_id").group_by(by).agg(**sums)
+    passed_before = rejected.with_columns(pl.lit(None, pl.String).alias("removed_by"), -pl.col(*sums))
     remaining = eligible.filter(~pl.col("work_id").is_in(read.rejected.implode()))
     is_drawn = pl.col("work_id").is_in(read.accepted.implode())
     if len(read.accepted) == sum(split.sizes.values()):

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from sciscidata.judged import n_citers
 from sciscidata.label_thresholds import LabelThresholds, find_conventionality_cut
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -106,10 +107,7 @@ def count_works(
     """
 
     def count(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
-        return {
-            column: {word: int(rows.filter(pl.col(column) == word)["len"].sum()) for word in words}
-            for column, words in vocabularies(label).items()
-        }
+        return _by_label(rows, "len", label)
 
     by_filter, by_year = (
         dict(counted.group_by(name).agg(pl.col("len").sum()).rows()) for name in ("removed_by", "publication_year")
@@ -131,8 +129,35 @@ def count_works(
     }
 
 
-def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
-    """Say which filter removes almost only works of one class, against the share of that class in all works."""
+def count_judged(
+    counted: pl.DataFrame, drawn: pl.DataFrame, first_open: int | None, label: OwnLabel | None
+) -> dict[str, Any]:
+    """State how many works with each label are judged: of all, of those that may be drawn, and of each split.
+
+    Windows are over that begin before the year ``first_open``; None: all are. ``counted`` has the cited works in a
+    column ``cited``, and ``drawn`` has ``n_i`` and ``n_j``, or ``n_citers``.
+    """
+    citers = n_citers() if "n_i" in drawn.columns else pl.col("n_citers")
+    each = drawn.select("split", "publication_year", *vocabularies(label), cited=(citers > 0).cast(pl.Int64))
+    over = True if first_open is None else (pl.col("publication_year") < first_open).fill_null(value=True)
+    counted, each = counted.filter(over), each.filter(over)
+    rows = {"scored": counted, "eligible": counted.filter(pl.col("removed_by").is_null())}
+    rows |= {split: each.filter(split=split) for split in drawn["split"].unique().sort()}
+    return {name: _by_label(some, "cited", label) for name, some in rows.items()}
+
+
+def _by_label(rows: pl.DataFrame, n: str, label: OwnLabel | None) -> dict[str, dict[str, int]]:
+    return {
+        column: {word: int(rows.filter(pl.col(column) == word)[n].sum()) for word in words}
+        for column, words in vocabularies(label).items()
+    }
+
+
+def remark_on_filters(counts: Mapping[str, Any], notes: Mapping[str, str]) -> list[str]:
+    """Say which filter removes almost only works of one class, against the share of that class in all works.
+
+    ``notes`` say by name why filters remove works.
+    """
     remarks: list[str] = []
     for name, columns in counts.get("removed", {}).items():
         for column, by_class in columns.items():
@@ -141,5 +166,5 @@ def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
             share, share_of_all = by_class[label] / max(n, 1), of_all[label] / max(sum(of_all.values()), 1)
             if n >= _FEWEST_REMOVED and share >= _ALMOST_ONLY and share > _LIFT * share_of_all:
                 numbers = f"{by_class[label]:,} of {n:,} with a label ({share:.1%}), against {share_of_all:.1%} of all"
-                remarks.append(f"the filter {name} removes almost only {label} works: {numbers}.")
+                remarks.append(f"left out by '{notes.get(name, name)}' are almost only {label} works: {numbers}.")
     return remarks

@@ -36,7 +36,6 @@ _CUT_OFFS: Final = {
     "disruption_label": "move the cut-offs (LabelThresholds.disruptive_min, LabelThresholds.consolidating_max)",
     "novelty_label": "move LabelThresholds.novelty_margin",
 }
-_FILTERS: Final = "relax the filters (EligibilityConfig.min_references, EligibilityConfig.require_abstract=False)"
 _NOVELTY_REMEDY: Final = (
     "If novelty is labelled by the margin rule, most works are conventional: Uzzi's rule "
     "(LabelThresholds.novelty_rule='uzzi'), or the margin rule over ranks "
@@ -318,7 +317,7 @@ def _name_remedy(columns: Sequence[str], config: SplitConfig, smaller: SplitConf
     sizes = smaller.sizes if smaller else {}
     example = f" (for example {', '.join(f'n_{name}={size}' for name, size in sizes.items() if size)})" if sizes else ""
     cut_offs = [_CUT_OFFS.get(column, "widen the classes of the label") for column in columns]
-    ways = [f"Lower {', '.join(names[:-1])} and {names[-1]}{example}", *cut_offs, _FILTERS, "read more works"]
+    ways = [f"Lower {', '.join(names[:-1])} and {names[-1]}{example}", *cut_offs, "read more works"]
     if config.cell_columns:
         ways.append(f"balance without cells: SplitConfig.balance={config.balance.removesuffix(WITHIN)!r}")
     yield f"{', '.join(ways[:-1])}, or {ways[-1]}."

@@ -135,7 +135,7 @@ def evaluate(
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
     """
     from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
-    from sciscirl.lab.evaluation.results import render_metrics
+    from sciscirl.lab.evaluation.results import render_metrics, say_judged
 
     given = set(config.keywords)
     if from_predictions is not None:
@@ -159,6 +159,8 @@ def evaluate(
         judged = evaluate_baselines(options)
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
     show(render_metrics(results | judged))
+    if known := say_judged(options.release):
+        show(known)
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
     show("\n".join(f"result: {place}" for place in dict.fromkeys(places)))
 

@@ -189,6 +189,10 @@ def test_an_error_names_what_was_written_flag_setting_or_field(tmp_path, capsys)
         ("build --years 1990", "--years needs 2 values. See"),
         ("build --offline=SECRET", "--offline takes no value. See"),
         ("build --storage-options SECRET", "--storage-options needs KEY=VALUE. See"),
+        (
+            "cd corpus --depot-file SECRET",
+            "unknown flag --depot-file. Flags with a word of it: --scheduler-file. See sciscidata cd --help.",
+        ),
         ("cd corpus --outt SECRET", "unknown flag --outt. Did you mean --out? See sciscidata cd --help."),
         ("completion fish", "SHELL is 'fish', needs one of bash, zsh, tcsh"),
     ],

@@ -95,7 +95,7 @@ def _row(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (
             {"name": "MyCatalogue", "labels": "trust"},
             "MyCatalogue",
-            "The scores are those of MyCatalogue, as published. Their labels: trust.",
+            "The scores are those of MyCatalogue, as published. Their labels: as the source has them.",
         ),
         ({}, "the source that its manifest names", "The scores are those of the source that its manifest names"),
     ],

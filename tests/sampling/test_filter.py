@@ -6,6 +6,7 @@ import json
 import math
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sciscidata as ssd
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.eligibility import (
     CANDIDATES,
@@ -25,7 +27,7 @@ from sciscidata.eligibility import (
     mark_removals,
     remark_on_names,
 )
-from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.errors import ConfigError, NotEnoughWorksError, SchemaMismatchError
 from sciscidata.schemas import CD_SCORES, WORKS
 from sciscidata.sources.example.source import scan_example
 from sciscidata.sources.tables.frames import from_tables
@@ -335,3 +337,19 @@ def test_the_real_records_are_removed_as_a_count_of_the_raw_records_says() -> No
         "duplicate": 5,
         None: 1211,
     }
+
+
+@pytest.mark.parametrize("least", [1, 0])
+def test_only_filters_that_removed_works_are_advised_to_be_relaxed(tmp_path: Path, least: int) -> None:
+    config = ssd.BuildConfig(
+        source=ssd.ExampleConfig(),
+        out=tmp_path / "slice",
+        split=ssd.SplitConfig(n_train=3_000, n_test=30),
+        eligibility=ssd.EligibilityConfig(min_references=least),
+        novelty=None,
+        cache_dir=tmp_path / "cache",
+    )
+    with pytest.raises(NotEnoughWorksError, match=r"EligibilityConfig\.require_abstract") as raised:
+        ssd.build(config)
+    assert ("EligibilityConfig.min_references" in str(raised.value)) == bool(least)
+    assert "last_year" not in str(raised.value)

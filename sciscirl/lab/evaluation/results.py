@@ -12,6 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.errors import StorageError
+from sciscidata.release.manifest import describe_judged
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
@@ -25,6 +26,7 @@ from sciscirl.runs.logs import write_json
 from sciscirl.runs.record import RUN_FILE, describe_run, find_ceiling, find_eval_split, is_taught, read_facts
 from sciscirl.task.papers import VOCABULARIES, short_name
 from sciscirl.task.predictions import tie_metrics
+from sciscirl.task.release import open_release
 
 PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
@@ -100,6 +102,11 @@ def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
     table = align_columns([["", *map(printable, results)], *rows])
     fewest = min((metrics["n"] for metrics in results.values() if "n" in metrics), default=FEWEST)
     return "\n".join([*table, *([f"{fewest:,.0f} answers are too few to tell."] if fewest < FEWEST else [])])
+
+
+def say_judged(release_folder: str | Path) -> str:
+    """Say how many papers of a release are judged works: cited in a window that is over; "" if it is not known."""
+    return describe_judged(open_release(release_folder).manifest) or ""
 
 
 def _cell(metrics: Mapping[str, float], name: str, digits: int = 4) -> str:

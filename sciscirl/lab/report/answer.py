@@ -25,6 +25,7 @@ from sciscirl.lab.analysis.compare import (
     list_unlike,
 )
 from sciscirl.lab.evaluation.bootstrap import Cells, measure_cells
+from sciscirl.lab.evaluation.results import say_judged
 from sciscirl.lab.report.figures import plot_estimates
 from sciscirl.lab.report.layout import (
     ABSENT,
@@ -59,6 +60,7 @@ class Group:
     ways: list[Repeated] = field(default_factory=list)
     baselines: dict[str, pl.DataFrame] = field(default_factory=dict)
     ceiling: Mapping[str, float] = field(default_factory=dict)
+    judged: str = ""
 
 
 class Against(NamedTuple):
@@ -112,6 +114,7 @@ def group_runs(runs: Sequence[RecordedRun], release: Path | None) -> list[Group]
         ceiling = run.facts.get("ceiling")
         if release is not None and run.facts["release"].get("manifest_sha256") == digest:
             group.baselines = group.baselines or judge_baselines(release, run)
+            group.judged = say_judged(release)
             ceiling = ceiling or open_release(release).manifest.get("ceiling")  # older runs do not state it
         is_chosen = run.kind == "evaluation" and "ids_sha256" in run.settings
         has_ceiling = run.target == "disruption" and run.split != "train" and not is_chosen
@@ -351,6 +354,8 @@ def view_answer(groups: Sequence[Group]) -> Section:
         except PredictionsError as error:
             texts.append(f"{', '.join(ways)} cannot be compared: {error}")
             continue
+        if group.judged and group.judged not in texts:
+            texts.append(group.judged)
         split = _first(group.ways[0]).split if ways else "test"
         on = f"{compared.n_papers:,} papers of {split}, task {compared.target}"
         lines += [(split != "test", -one.score.value, one.line) for one in verdicts.values()]

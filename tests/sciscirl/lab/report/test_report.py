@@ -166,6 +166,10 @@ def test_the_ceiling_of_the_release_and_its_baselines_stand_beside_the_runs(toy_
     monkeypatch.setattr(answer, "open_release", lambda _: stated)
     section = answer_of(tmp_path / "run", release=toy_slice)
     assert "These labels let a model expect macro_f1 0.650 at most." in section.headline[0]
+    assert "are judged" not in section.text  # this release does not know it
+    known = "All 9 works of this release are judged: a work cites them."
+    monkeypatch.setattr(answer, "say_judged", lambda _: known)
+    assert answer_of(tmp_path / "run", release=toy_slice).text.endswith(known)
     models, baselines, *_ = section.tables
     assert "majority" in rows_of(baselines)
     assert baselines.is_folded
