@@ -236,6 +236,15 @@ def rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
+def write(kept: dict[str, Any]) -> str:
+    """Write JSON with one line for each graph, so that a change of one is a change of a line."""
+    parts = []
+    for part, of in kept.items():
+        rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in of.items())
+        parts.append(f" {json.dumps(part)}: {{\n{rows}\n }}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 def main() -> None:
     """Measure what was asked for."""
     parser = measure.parser(__doc__)
@@ -248,7 +257,7 @@ def main() -> None:
     def keep(part: str, name: str, found: Any) -> None:
         kept.update(json.loads(OUT.read_text()) if OUT.exists() else {})  # another run may do another part
         kept.setdefault(part, {})[name] = rounded(found)
-        OUT.write_text(json.dumps(kept, indent=1) + "\n")
+        OUT.write_text(write(kept))
         print(part, name, kept[part][name], flush=True)
 
     graphs = read_every(options.papers)

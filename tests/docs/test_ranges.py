@@ -39,6 +39,7 @@ GROUPS = {
     "1-4 references": "1-4 references",
     "30+ references": "30 or more",
 }
+MEASURES = ("accuracy", "macro-F1")
 TENTH, LISTS = "10% of citations", "10% of references"
 SIZES = (("below 50", 1, 50), ("50 to 199", 50, 200), ("200 to 499", 200, 500), ("500 or more", 500, 1 << 40))
 ERRORS = {"mean error": "{:.3f}", "mean absolute error": "{:.3f}", "largest error": "{:.2f}"}
@@ -172,7 +173,7 @@ def null_docstring() -> list[str]:
     few, many = ([one["mean absolute error"] for one in null_of(*ends)] for ends in ((1, 500), (500, 1 << 40)))
     return [
         f"off by {span(many, '{:.3f}')} on average where 500 works or more have a spread, "
-        f"by {span(few, '{:.3f}')} where fewer have one ({len(few) + len(many)} graphs)"
+        f"by {span(few, '{:.3f}')} where fewer have one ({len(few) + len(many)} cuts of graphs and worlds)"
     ]
 
 
@@ -182,11 +183,26 @@ def conventional() -> str:
     return f"{percent(shares)} % of the works"
 
 
-def beyond(size: str, what: str, *families: str) -> str:
+def distances(size: str, what: str, *families: str) -> list[float]:
     """Return how far predictors that know the rates come out from the ceiling, over worlds like two graphs."""
     worlds = [(name, of[size][what]) for graph in KEPT["worlds"].values() for name, of in graph.items()]
-    of = [ends for name, ends in worlds if name in families or not families]
-    return span((end for ends in of for end in ends), "{:+.3f}")
+    return [end for name, ends in worlds if name in families or not families for end in ends]
+
+
+def ceiling() -> list[str]:
+    """Return what is said of the ceiling; its round numbers are bounds."""
+    any_world, real = ([distances("20000", what, *of) for what in MEASURES] for of in ((), ("real shares",)))
+    larger = [distances("70000", what) for what in MEASURES]
+    assert 0.05 < max(abs(one) for of in any_world for one in of) < 0.06
+    assert 0.01 < max(abs(one) for of in real for one in of) < 0.02
+    of_any, of_real, of_larger = ([span(of, "{:+.3f}") for of in worlds] for worlds in (any_world, real, larger))
+    return [
+        f"comes out at {of_any[0]} from the ceiling's accuracy, and at {of_any[1]} from its macro-F1. "
+        f"With shares of $n_i$ like those of real works it is {of_real[0]}, and {of_real[1]}. "
+        f"Elsewhere it was {span(ELSEWHERE['ceiling at 20,000 works']['any world'], '{:+.3f}')}. "
+        f"With 70,000 works it is {of_larger[0]}, and {of_larger[1]}. "
+        "So read a ceiling as right to 0.06, and to 0.02 where shares are like these.",
+    ]
 
 
 PAGE = "docs/measures/label_confidence.md"
@@ -201,6 +217,7 @@ PAGE = "docs/measures/label_confidence.md"
         (PAGE, final_table),
         (PAGE, missing_table),
         (PAGE, ceiling_table),
+        (PAGE, ceiling),
         ("docs/measures/null_models.md", null_table),
         ("sciscidata/disruption/closed_null_model.py", null_docstring),
         ("docs/measures/atypicality.md", lambda: [f"{conventional()} on seven real graphs"]),
