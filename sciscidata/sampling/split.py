@@ -38,7 +38,7 @@ _CUT_OFFS: Final = {
 }
 _FILTERS: Final = "relax the filters (EligibilityConfig.min_references, EligibilityConfig.require_abstract=False)"
 _NOVELTY_REMEDY: Final = (
-    "If novelty is labelled by the margin rule, often most works are conventional: Uzzi's rule "
+    "If novelty is labelled by the margin rule, most works are often conventional: Uzzi's rule "
     "(LabelThresholds.novelty_rule='uzzi'), or the margin rule over ranks "
     "(NoveltyConfig.score='rank'), spreads novelty more evenly."
 )
