@@ -4,6 +4,7 @@ from sciscidata.disruption.cd_interval import compute_cd_interval
 from sciscidata.disruption.closed_null_model import compute_expected_cd_index
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.index import compute_cd_variants
+from sciscidata.disruption.label_ageing import AgeingError, LabelAgeing, compute_later_label, find_label_ageing
 from sciscidata.disruption.label_prior import LabelPrior, find_label_prior
 from sciscidata.disruption.label_stability import find_label_stability
 from sciscidata.disruption.missing_data import find_effect_of_missing_data
@@ -20,6 +21,8 @@ from sciscidata.novelty.reference_distances import compute_shibayama_novelty
 from sciscidata.options.did_you_mean import missing_name
 
 __all__ = [
+    "AgeingError",
+    "LabelAgeing",
     "LabelPrior",
     "NoiseEffect",
     "NoveltyPrior",
@@ -31,12 +34,14 @@ __all__ = [
     "compute_expected_cd_index",
     "compute_foster_novelty",
     "compute_independent_cd_index",
+    "compute_later_label",
     "compute_novelty_confidence",
     "compute_null_cd_index",
     "compute_percentile",
     "compute_shibayama_novelty",
     "find_communities",
     "find_effect_of_missing_data",
+    "find_label_ageing",
     "find_label_prior",
     "find_label_stability",
     "find_noise_effect",

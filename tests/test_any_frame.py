@@ -20,10 +20,12 @@ from sciscidata.indicators import (
     compute_embedding_disruptiveness,
     compute_expected_cd_index,
     compute_foster_novelty,
+    compute_later_label,
     compute_novelty_confidence,
     compute_null_cd_index,
     compute_shibayama_novelty,
     find_effect_of_missing_data,
+    find_label_ageing,
     find_label_stability,
 )
 from sciscidata.label_thresholds import compute_disruption_labels, compute_uzzi_cells, count_labels
@@ -80,6 +82,11 @@ SCORES = WORKS.select(
     convention=pl.lit("default"),
     window=pl.lit("5"),
 )
+AGED = SCORES.with_columns(
+    pl.col("n_i", "n_j", "n_k", "cd_index").name.suffix("_10"),
+    window_complete=pl.lit(value=True),
+    window_complete_10=pl.lit(value=True),
+)
 LIBRARIES: dict[str, Callable[[pl.DataFrame], Any]] = {
     "polars": lambda frame: frame,
     "lazy polars": lambda frame: frame.lazy(),
@@ -124,6 +131,8 @@ OF_ONE: dict[str, tuple[pl.DataFrame, Callable[[Any], Any]]] = {
     "compute_embedding_disruptiveness": (WORKS, lambda frame: compute_embedding_disruptiveness(frame).collect()),
     "compute_labels": (SCORES, lambda frame: ssd.compute_labels(frame).collect()),
     "compute_label_confidence": (SCORES, lambda frame: ssd.compute_label_confidence(frame).collect()),
+    "find_label_ageing": (AGED, lambda frame: find_label_ageing(frame).chances),
+    "compute_later_label": (AGED, lambda frame: compute_later_label(frame, find_label_ageing(AGED)).collect()),
     "find_label_ceiling": (SCORES, lambda frame: ssd.find_label_ceiling(frame)._asdict()),
     "compute_disruption_labels": (SCORES, lambda frame: compute_disruption_labels(frame).collect()),
     "compute_uzzi_cells": (SCORES, lambda frame: compute_uzzi_cells(frame).collect()),

@@ -52,7 +52,7 @@ def compute_label_confidence(
 
     Without ``shrink``, n_i, n_j and n_k are independent Poisson counts whose means are the observed ones. This takes
     what was observed for the truth, so it is too sure of small counts. Redraws without a later work have no label and
-    are left out.
+    are left out. What later years do to a label is another question: ``indicators.find_label_ageing``.
 
     Args:
         scores: CD_SCORES; work_id may be missing, and other columns pass through. Labels by rank also need
