@@ -49,7 +49,7 @@ def read_graphs(papers: Path | None) -> dict[str, Graph]:
     Its works have last_year, the first that is not whole, source_id where it is known, and in ``papers`` primary_field.
     """
     example = ssd.scan_example()
-    frames = {name: scan_real(name) for name in LAST_YEAR} | {"example": (example.works, example.citations)}
+    frames = {name: scan_real(name) for name in ("hepth", "handball")} | {"example": (example.works, example.citations)}
     last_years = LAST_YEAR | {"example": 2022}
     read = ("work_id", "publication_year", cs.by_name("source_id", require_all=False))
     graphs = {

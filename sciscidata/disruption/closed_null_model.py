@@ -6,6 +6,7 @@ to its references. docs/measures/null_models.md derives the formula in these sym
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,11 @@ from sciscidata.options.checks import check_value
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, require_columns
 
+logger = logging.getLogger(__name__)
+
 _STAGE: Final = "compute_expected_cd_index"
+#: Works with a spread. With fewer, the mean can be off by more than 0.01 on average (benchmarks/ranges.py).
+_FEW_WORKS: Final = 500
 _STEP: Final = 0.25  # of the logarithm of s, in the integral
 _S: Final = np.exp(np.arange(np.log(1e-6), np.log(60), _STEP))
 _GRID: Final = np.arange(np.log(1e-8), np.log(70), 0.1)  # logarithms, where the transforms are known
@@ -37,9 +42,11 @@ def compute_expected_cd_index(
 ) -> pl.LazyFrame:
     """Compare the CD index of every work with what it is on average in rewired citation graphs, without drawing any.
 
-    This is a close approximation of ``compute_null_cd_index`` with ``null="rewired"``, of the default convention. On
-    cit-HepTh and handball the means correlate with those of 1,000 draws at 0.999, and z at 0.995 and 0.998 (Spearman).
-    On the small example these are 0.988 and 0.964. Use draws for few works, and where a single one matters.
+    This approximates ``compute_null_cd_index`` with ``null="rewired"``, of the default convention. On cit-HepTh and
+    handball the means correlate with those of 1,000 draws at 0.999, and z at 0.995 and 0.998 (Spearman). On the small
+    example these are 0.988 and 0.964. The mean is off by 0.003 to 0.009 on average where 500 works or more have a
+    spread, by 0.004 to 0.127 where fewer have one (30 cuts of graphs and worlds). A warning then says to draw. Draw
+    where a single work matters, too: some are off by 0.5.
 
     Args:
         works: WORKS; only work_id and publication_year are read.
@@ -76,6 +83,11 @@ def compute_expected_cd_index(
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir)
         mean, std = expect(graph, config)
+        if 0 < (n := int((std > 0).sum())) < _FEW_WORKS:
+            logger.warning(
+                f"{_STAGE}: only {n} works have a null_std above 0. Below {_FEW_WORKS}, null_mean may be far off. "
+                "Draw instead: compute_null_cd_index(works, citations)."
+            )
         dated = pl.DataFrame({"null_mean": mean, "null_std": std}, nan_to_null=True)
         moments = pl.concat([dated, dated.clear(graph.n_known - graph.n_dated)])
         scores = score_graph(graph, config).select("work_id", "cd_index").hstack(moments)

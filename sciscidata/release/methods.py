@@ -227,7 +227,8 @@ def _describe_confidence(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield (
             "A label is a draw of citers: cited anew, some works would have another one. So no predictor of the "
             f"disruption label can be expected to exceed an accuracy of {ceiling['accuracy']:.3f} and a macro-F1 of "
-            f"{ceiling['macro_f1']:.3f} on this sample."
+            f"{ceiling['macro_f1']:.3f} on this sample. Both are estimates, right to about 0.02 in "
+            "worlds like real graphs."
         )
     if "label_prior" in manifest:
         yield "Confidence in a label has as its prior that of all works read, which is in the manifest."

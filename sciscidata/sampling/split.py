@@ -37,7 +37,7 @@ _CUT_OFFS: Final = {
     "novelty_label": "move LabelThresholds.novelty_margin",
 }
 _NOVELTY_REMEDY: Final = (
-    "If novelty is labelled by the margin rule, most works are conventional: Uzzi's rule "
+    "If novelty is labelled by the margin rule, most works are often conventional: Uzzi's rule "
     "(LabelThresholds.novelty_rule='uzzi'), or the margin rule over ranks "
     "(NoveltyConfig.score='rank'), spreads novelty more evenly."
 )

@@ -106,6 +106,22 @@ def test_the_closed_approximation_agrees_with_draws_of_a_real_graph():
     assert found["verdict"] > 0.92
 
 
+def test_the_closed_form_says_to_draw_where_few_works_have_a_spread(caplog):
+    """Of two works that may change citers, the mean is -0.25. The closed form cannot know how few they are."""
+    small = frames(
+        {1: 1990, 2: 1990, 3: 2000, 4: 2000, 5: 2001, 6: 2001}, [(3, 1), (4, 2), (5, 3), (5, 1), (6, 4), (6, 2)]
+    )
+    assert compute_expected_cd_index(*small).collect().sort("work_id")["null_mean"][2] == pytest.approx(
+        0.106, abs=0.001
+    )
+    (said,) = caplog.messages
+    assert "only 2 works" in said
+    assert "compute_null_cd_index" in said
+    caplog.clear()
+    assert compute_expected_cd_index(*scan_real()).collect()["null_std"].gt(0).sum() > 500
+    assert not [message for message in caplog.messages if "compute_null_cd_index" in message]
+
+
 def test_the_bytes_of_a_draw_are_pinned():
     years = {i: 1990 + i // 20 for i in range(100)}
     edges = [(i, (i * 7 + j * j) % i) for i in range(1, 100) for j in range(min(i, 6))]
