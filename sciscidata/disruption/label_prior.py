@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
-import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
+from sciscidata._support.prior import Prior
 from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.frames import AnyFrame
 from sciscidata.judged import n_citers
 from sciscidata.options.checks import show_value
 from sciscidata.schemas import CD_SCORES, SCORES_KEY, require_columns
-from sciscidata.storage.small_files import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ _REMEDY: Final = "Give prior=find_label_prior(all scores)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LabelPrior:
+class LabelPrior(Prior):
     """The beta prior of the share of n_i among the citers of a work, by the digits of its n_k.
 
     ``a`` and ``b`` have 11 numbers above 0 each: for n_k of 0, of one digit, ... of ten. A work is expected to have
@@ -52,6 +51,7 @@ class LabelPrior:
         True
     """
 
+    made_by: ClassVar[str] = "find_label_prior"
     a: tuple[float, ...]
     b: tuple[float, ...]
     works: int
@@ -64,31 +64,6 @@ class LabelPrior:
                     f"LabelPrior.{name} is {show_value(numbers)}, needs {_N_CLASSES} numbers above 0. "
                     "Make it with find_label_prior."
                 )
-
-    def stated(self) -> dict[str, Any]:
-        """Return it in JSON types, as manifests and files of scores state it."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
-
-    def to_json(self) -> str:
-        """Return it as one line of JSON, which loses no bit."""
-        return json.dumps(self.stated())
-
-    @classmethod
-    def from_stated(cls, stated: Mapping[str, Any]) -> Self:
-        """Read what ``stated`` gave; a ConfigError if it is something else."""
-        try:
-            return msgspec.convert(stated, cls)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"no LabelPrior can be read: {error}. Make it with find_label_prior.") from error
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what ``to_json`` gave; a ConfigError if it is something else."""
-        try:
-            stated = parse_json(text)
-        except ValueError as error:
-            raise ConfigError(f"no LabelPrior can be read: {error}. Give what LabelPrior.to_json returned.") from error
-        return cls.from_stated(stated)
 
     @classmethod
     def of_file(cls, path: str | Path) -> Self:
