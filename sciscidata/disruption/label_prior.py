@@ -33,7 +33,7 @@ _N_CLASSES: Final = _DIGITS.size + 1
 #: Eight corpora and samples of them have differences up to 0.7 and means from -0.4 on, a synthetic world -1.0. Six of
 #: eight balanced draws are beyond these. `python benchmarks/label_prior.py` prints them.
 _MOST_UNEQUAL, _MOST_TIES, _SURE = 0.8, 1.5, 5.0
-_CLOSE, _ROUNDS = 1e-4, 50
+_CLOSE, _ROUNDS, _RIDGE = 1e-4, 50, 2.0**-10
 _REMEDY: Final = "Give prior=find_label_prior(all scores)"
 
 
@@ -188,7 +188,7 @@ def find_sides(pairs: Int64Array) -> tuple[float, float, float, float]:
     ways = np.log([float(math.comb(*cell)) for cell in zip(n.tolist(), i.tolist(), strict=True)])
     beta, spread, steps = np.zeros(2 * len(classes) + 2), np.eye(0), np.arange(MOST_CITERS)
     for _ in range(_ROUNDS):  # ten will do, unless a prior has no bound
-        slope, spread = -1e-3 * beta, np.eye(beta.size) * 1e-3  # keeps what no work tells near 0
+        slope, spread = -_RIDGE * beta, np.eye(beta.size) * _RIDGE  # keeps what no work tells near 0
         for at, of_class in enumerate(classes):
             log, change = ways + sides @ beta[-2:], np.zeros((n.size, beta.size))
             change[:, -2:] = sides
