@@ -269,9 +269,8 @@ def write_sciscinet(
     _ = engine
     if authors:
         raise ConfigError(
-            "keep_authors=True: authors of SciSciNet lie in a table of their own. Leave it out, and scan that table: "
-            "scan_authors(pl.scan_parquet('sciscinet_paperauthoraffiliation.parquet'), id='paperid', "
-            "authors='authorid')."
+            "keep_authors=True has no effect: authors of SciSciNet lie in a table of their own, "
+            "sciscinet_paperauthoraffiliation.parquet. Leave it out, and scan that table by scan_authors in Python."
         )
     if config.texts is not None and not texts:
         raise ConfigError(
