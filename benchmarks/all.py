@@ -141,7 +141,8 @@ def page(folder: Path) -> str:
         part, _, size = file.stem.partition("-")
         return PARTS.index(part), ["", *SIZES].index(size)
 
-    results = {file.stem: json.loads(file.read_text()) for file in sorted(folder.glob("*.json"), key=place)}
+    files = [file for file in folder.glob("*.json") if file.stem.partition("-")[0] in PARTS]
+    results = {file.stem: json.loads(file.read_text()) for file in sorted(files, key=place)}
     by_origin: dict[str, list[str]] = {}
     for name, result in results.items():
         origin = f"{result['date']}, {result['machine']}\n  {result['versions']}\n  Peers: {result['peers']}"

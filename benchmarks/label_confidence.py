@@ -26,6 +26,7 @@ import sciscidata as ssd
 from benchmarks import measure
 from benchmarks.graphs import N_WORKS, scan_graph
 from benchmarks.real_graphs import LAST_YEAR, scan_real
+from sciscidata import indicators
 from sciscidata.indicators import compute_novelty_confidence, find_effect_of_missing_data, find_label_stability
 from sciscidata.novelty.background import VenuePairs, write_null_model
 
@@ -276,13 +277,24 @@ def draw(kept: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]], path: Path)
 
 
 def measure_speed(size: str) -> None:
-    """Time label confidence beside CD_5, on all threads that Polars has."""
+    """Time label confidence and what follows from it beside CD_5, on all threads that Polars has.
+
+    Self-citations: three authors a work, each of a pool of one author for two works. Both rows begin with frames.
+    """
     from sciscidata.disruption.index import score_graph
     from sciscidata.graph.graph import build_graph
 
-    graph = build_graph(*scan_graph(size))
+    frames = scan_graph(size)
+    graph = build_graph(*frames)
     scores = score_graph(graph)
     ssd.compute_label_confidence(scores).collect()
+    indicators.compute_cd_interval(scores).collect()
+    indicators.find_noise_effect(scores)
+    ids = frames[0].select("work_id").collect().to_series()
+    random = np.random.Generator(np.random.Philox(0))
+    authors = pl.DataFrame({"work_id": ids}).join(pl.DataFrame({"place": [1, 2, 3]}), how="cross").select("work_id")
+    authors = authors.with_columns(author_id=random.integers(0, len(ids) // 2, authors.height)).unique()
+    indicators.compute_independent_cd_index(*frames, authors).collect()
     wide = ssd.LabelThresholds.preset("wide")
     task = f"{size}: label confidence of every work"
     work = {
@@ -290,6 +302,13 @@ def measure_speed(size: str) -> None:
         "label confidence": (3, lambda: ssd.compute_label_confidence(scores).collect()),
         "`shrink=False`": (3, lambda: ssd.compute_label_confidence(scores, shrink=False).collect()),
         "thresholds ±0.1": (1, lambda: ssd.compute_label_confidence(scores, wide).collect()),
+        "interval of the index": (3, lambda: indicators.compute_cd_interval(scores).collect()),
+        "noise in groups": (3, lambda: indicators.find_noise_effect(scores)),
+        "CD_5, from frames": (3, lambda: ssd.compute_cd_index(*frames).collect()),
+        "CD_5 and without self-citations, from frames": (
+            3,
+            lambda: indicators.compute_independent_cd_index(*frames, authors).collect(),
+        ),
     }
     taken = {name: measure.timed(one, repeats)[0] for name, (repeats, one) in work.items()}
     measure.report(rows=[{"task": task, "tool": name, **cost} for name, cost in taken.items()])

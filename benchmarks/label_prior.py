@@ -5,7 +5,8 @@ python benchmarks/label_prior.py --papers FOLDER    papers of one's own, too: th
 
 Each graph is judged by its own prior, by that of the other graphs together, by that of 100 of its works, and by that of
 a balanced draw of 900 of its works: mean distance of the confidence of works with a citer from that by its own prior.
-For novelty labels, by that of the other graphs together.
+For novelty labels, by that of the other graphs together. Before, how unequal the sides of all works and of a balanced
+draw are, and whether they count as chosen by label.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sciscidata as ssd
 from benchmarks import measure
 from benchmarks.label_confidence import LABELS, Graph, is_cited, read_graphs
-from sciscidata.disruption.label_prior import LabelPrior, count_citers, fit_prior
+from sciscidata.disruption.label_prior import (
+    LabelPrior,
+    count_citers,
+    count_pairs,
+    find_sides,
+    fit_prior,
+    is_chosen_by_side,
+)
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty.atypicality import YearScorer
 from sciscidata.novelty.label_confidence import redraw_lists
@@ -48,6 +56,13 @@ def main() -> None:
         scores[name] = labelled.filter(is_cited(labelled))
     counts = {name: count_citers(rows) for name, rows in scores.items()}
     print(fit_prior(np.sum([*counts.values()], axis=0)).to_json())
+    print("\n| graph | sides of all works: difference, mean | of a balanced draw | chosen? |\n|---|---|---|---|")
+    for name, rows in scores.items():
+        least = min(rows["disruption_label"].value_counts()["count"])
+        draw = pl.concat([rows.filter(disruption_label=label).sample(least, seed=1) for label in LABELS])
+        found = [count_pairs(some) for some in (rows, draw)]
+        said = [", ".join(f"{part:.2f}" for part in find_sides(pairs)[:2]) for pairs in found]
+        print(f"| {name} | {said[0]} | {said[1]} | {', '.join(str(is_chosen_by_side(pairs)) for pairs in found)} |")
     print("\n| graph | other graphs | 100 works | balanced draw |\n|---|---|---|---|")
     for name, rows in scores.items():
         own = fit_prior(counts[name])

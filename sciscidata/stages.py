@@ -40,6 +40,7 @@ from sciscidata.records.ids import original_ids_beside
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import CD_SWEEP, Corpus
+from sciscidata.sources.authors import WithAuthors, scan_authors
 from sciscidata.sources.registry import SourceConfig, find_source, open_citations
 from sciscidata.storage import refuse_unwritable
 from sciscidata.storage.lock import own_work
@@ -91,6 +92,7 @@ def ingest(
     *,
     cache_dir: str | Path,
     texts: bool = True,
+    keep_authors: bool = False,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Corpus:
@@ -102,6 +104,8 @@ def ingest(
         out: the folder of the corpus.
         cache_dir: for records parsed on the way.
         texts: write titles and abstracts too. A snapshot is always read with its texts.
+        keep_authors: write who wrote which work too, for ``scan_authors(CorpusConfig(folder=out))`` and self-citations.
+            Tables name the column instead (TablesConfig.authors).
         overwrite: replace another corpus in ``out``. Other files are never replaced.
         engine: who reads the parts of a snapshot; processes of this machine when None.
 
@@ -109,7 +113,9 @@ def ingest(
         The corpus, as ``scan_corpus(out)`` gives it: works, citations (both lazy) and provenance.
 
     Raises:
-        ConfigError: before anything is read, if the source cannot become a corpus, or contradicts ``texts=False``.
+        ConfigError: before anything is read, if the source cannot become a corpus, contradicts ``texts=False``, or says
+            of no work who wrote it and authors shall be kept.
+        EmptyInputError: the source has no work, or no author that shall be kept.
         ReleaseExistsError: before anything is read, if ``out`` holds something that may not be replaced.
         SciSciDataError: as the source raises. Finished parts of a snapshot are kept for the next run.
 
@@ -135,10 +141,14 @@ def ingest(
             "only the parts of a snapshot are tasks for an engine; other sources are read by one process. Leave it out."
         )
     if kind.ingest is not None:
-        corpus = kind.ingest(source, out, texts=texts, overwrite=overwrite, engine=engine)
+        corpus = kind.ingest(source, out, texts=texts, authors=keep_authors, overwrite=overwrite, engine=engine)
     else:
+        if keep_authors and not isinstance(source, WithAuthors):
+            name = type(source).__name__
+            raise ConfigError(f"keep_authors=True has no effect: {name} says of no work who wrote it. Leave it out.")
+        authors = scan_authors(source) if keep_authors else None
         with open_citations(source, Path(cache_dir)) as opened, progress_bar("write corpus", unit="rows") as advance:
-            corpus = write_corpus(opened, out, texts=texts, overwrite=overwrite, advance=advance)
+            corpus = write_corpus(opened, out, texts=texts, authors=authors, overwrite=overwrite, advance=advance)
     log_warnings(diagnose_works(corpus.works, DataYears(None)))
     warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")
     return corpus

@@ -130,14 +130,14 @@ def background(
 
 def ingest(
     config: Annotated[_Config, settings("ingested", without="recompute", writes="folder of the corpus to write")],
-    stage: Annotated[partial[Any], arguments(sciscidata.stages.ingest, "texts")],
+    stage: Annotated[partial[Any], arguments(sciscidata.stages.ingest, "texts", "keep_authors")],
     engine: _Engine,
 ) -> None:
     """Read a whole source once into a corpus on disk. A run that was stopped goes on where it ended.
 
     Shown:
         --source --input --works --citations --tables-preset --id --year --citing --cited --exports --sciscinet
-        --snapshot --n-works --texts --corrupt --n-workers --engine --out --overwrite
+        --snapshot --n-works --texts --keep-authors --corrupt --n-workers --engine --out --overwrite
 
     Example:
         sciscidata ingest --snapshot openalex --out corpora/openalex

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sciscidata.cli.build_options import list_settings
-from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
+from sciscidata.corpus.folder import FOLDERS, INDEX, WRITTEN_BY, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
 from sciscidata.eligibility import list_removed
 from sciscidata.graph.graph import CitationGraph, read_graph
@@ -318,9 +318,10 @@ def print_corpus(folder: Path) -> Iterator[Part]:
     for part in list_left_out(provenance.get("implausible_parts", {})):
         yield f"  implausible ({provenance['implausible']}): {part}"
     yield from _list_place("corpus", folder)
-    for table in TABLES:
+    for table in FOLDERS:
         sizes = [facts["bytes"] for name, facts in files.items() if name.startswith(f"{table}/")]
-        yield f"  {table:<9} {len(sizes):>6,} files {sum(sizes):>18,} bytes"
+        if sizes or table != WRITTEN_BY:
+            yield f"  {table:<9} {len(sizes):>6,} files {sum(sizes):>18,} bytes"
     yield f"  {INDEX} sha256 {digest}"
 
 

@@ -52,6 +52,10 @@ TABLES: dict[str, pl.Schema] = {
     "texts": pl.Schema({name: WORKS[name] for name in ("work_id", *TEXT)}),
     "citations": CITATIONS,
 }
+WRITTEN_BY = "authors"  # the table of who wrote which work, which a corpus may have; its number of rows in the report
+AUTHOR_KEY = "author_id"  # of the report, where there are authors: the type of their ids
+FOLDERS = (*TABLES, WRITTEN_BY)
+_TYPES_OF_IDS = {"String": pl.String(), "Int64": pl.Int64()}
 ORIGINAL_KEY = "original_id"  # of the report: the type of this column of the works, where they have one
 DATED_KEY = "has_dates"  # of the report, where the works have DATES
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
@@ -86,7 +90,8 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
 
     Args:
         out: its folder. ``works/*.parquet`` has WORKS without title and abstract. ``texts/*.parquet``, if it exists,
-            has work_id, title, abstract: the same rows in the same order. ``citations/*.parquet`` has CITATIONS, and
+            has work_id, title, abstract: the same rows in the same order. ``citations/*.parquet`` has CITATIONS,
+            ``authors/*.parquet``, if it exists, who wrote which work (``scan_authors`` reads it), and
             ``removed.parquet`` the rows that do not count. ``corpus.json``, the report, is written last.
         part: read one of its ``n_parts`` only, counted from 0.
 
@@ -113,11 +118,34 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
         sciscidata.errors.InputNotFoundError: no corpus in no/such/folder: there is no such folder. Make one with
         `sciscidata ingest`, or check the path.
     """
-    out = Path(out)
+    files, stems, by_part, report = _open(Path(out), part)
+    schema = works_schema(report.get(ORIGINAL_KEY), dated=report.get(DATED_KEY) is True)
+    works = _source(files.out, _works_reader(files, stems, by_part, list(schema)), schema)
+    citations = _source(files.out, _reader(files, "citations", stems, by_part, CITATIONS), CITATIONS)
+    return Corpus(works, citations, report)
+
+
+def scan_authors_of(out: str | Path) -> pl.LazyFrame:
+    """Scan who wrote which work of a corpus on disk: ``work_id`` and ``author_id``, in the order of the parts.
+
+    Files are compared with their SHA-256 once, before their first row is read. Raises ConfigError if there are none.
+    """
+    files, stems, by_part, report = _open(Path(out), None)
+    if (dtype := _TYPES_OF_IDS.get(str(report.get(AUTHOR_KEY)))) is None:
+        raise ConfigError(
+            f"the corpus in {out} holds no authors. Ingest its source again with keep_authors=True (and overwrite=True "
+            "unless it is a snapshot), or name two columns of a table: scan_authors(table, id='paper', authors='by')."
+        )
+    schema = pl.Schema({_KEY: WORKS[_KEY], AUTHOR_KEY: dtype})
+    return _source(files.out, _reader(files, WRITTEN_BY, stems, by_part, schema), schema)
+
+
+def _open(out: Path, part: int | None) -> tuple[_Files, dict[str, list[str]], dict[str, pl.Series], dict[str, Any]]:
+    """Check that all files of a corpus are there; return them, their stems by table, removed ids, and provenance."""
     refuse_undecodable(out)
     report, digest = read_report(out)
     parts: list[dict[str, Any]] = report.pop("parts")
-    stems: dict[str, list[str]] = {name: [] for name in TABLES}
+    stems: dict[str, list[str]] = {name: [] for name in FOLDERS}
     if part is not None and not 0 <= part < len(parts):
         raise ConfigError(
             f"part is {part!r}, and the corpus in {out} has parts from 0 to {len(parts) - 1}. Name one of them."
@@ -134,16 +162,12 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
         raise _damage(out / REMOVED_FILE, "is missing or damaged")
     removed = _read_removed(out / REMOVED_FILE)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
-    files = _Files(out, described)
-    schema = works_schema(report.get(ORIGINAL_KEY), dated=report.get(DATED_KEY) is True)
-    works = _source(out, _works_reader(files, stems, by_part, list(schema)), schema)
-    citations = _source(out, _citations_reader(files, stems["citations"], by_part), CITATIONS)
-    return Corpus(works, citations, {**report, "n_parts": len(parts), "report_sha256": digest})
+    return _Files(out, described), stems, by_part, {**report, "n_parts": len(parts), "report_sha256": digest}
 
 
 def works_schema(original_id: object, *, dated: bool = False) -> pl.Schema:
     """Return WORKS, with ``original_id`` behind ``work_id`` where its type is named; if ``dated``, DATES follow."""
-    dtype = {"String": pl.String(), "Int64": pl.Int64()}.get(str(original_id))
+    dtype = _TYPES_OF_IDS.get(str(original_id))
     own = {} if dtype is None else {ORIGINAL_ID: dtype}
     return pl.Schema({_KEY: WORKS[_KEY], **own, **WORKS, **(DATES if dated else {})})
 
@@ -188,7 +212,7 @@ def _check_part(out: Path, part: Any) -> None:  # noqa: ANN401 (JSON)
         for name, facts in part["files"].items():
             path = path_inside(out, name, stated_by=out / INDEX)
             table, _, file = str(name).partition("/")
-            if table not in TABLES or not _OWN_NAME.fullmatch(file) or path.suffix != ".parquet":
+            if table not in FOLDERS or not _OWN_NAME.fullmatch(file) or path.suffix != ".parquet":
                 raise UnsafeNameError(
                     f"{out / INDEX} names {name!r}, which is no file of a corpus. Get it again from where it came."
                 )
@@ -216,8 +240,13 @@ def _read_removed(path: Path) -> pl.DataFrame:
     return rows
 
 
+def options_of(table: str) -> dict[str, Any]:
+    """Return how pyarrow writes a table. Ids of authors hardly repeat: a dictionary takes half as much space again."""
+    return {"compression_level": 1, "use_dictionary": table != WRITTEN_BY}
+
+
 def describe_part(file: IO[bytes], table: str) -> dict[str, Any]:
-    """Describe an open file of one of TABLES for the report: ``bytes``, ``sha256``, and for texts ``sums``."""
+    """Describe an open file of one of FOLDERS for the report: ``bytes``, ``sha256``, and for texts ``sums``."""
     facts: dict[str, Any] = {"bytes": file.seek(0, 2)}
     file.seek(0)
     facts["sha256"] = hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
@@ -308,14 +337,17 @@ class _Files:
             raise _damage_of(self.out / name) from error
 
 
-def _scan(files: _Files, table: str, stems: Sequence[str], removed: dict[str, pl.Series], key: str) -> pl.LazyFrame:
+def _scan(
+    files: _Files, table: str, stems: Sequence[str], removed: dict[str, pl.Series], schema: pl.Schema
+) -> pl.LazyFrame:
     """Scan the files of one table, in order; parts without removed rows are scanned together."""
     runs: list[pl.LazyFrame] = []
+    key = schema.names()[0]
     paths = dict(zip(stems, files.paths(table, stems), strict=True))
     for stem, run in groupby(paths, lambda stem: stem if stem in removed else None):
         rows = pl.scan_parquet([paths[name] for name in run], glob=False)
         runs.append(rows if stem is None else rows.filter(~pl.col(key).is_in(removed[stem].implode())))
-    return pl.concat(runs) if runs else pl.LazyFrame(schema=TABLES[table])
+    return pl.concat(runs) if runs else pl.LazyFrame(schema=schema)
 
 
 def _source(out: Path, read: _Reader, schema: pl.Schema) -> pl.LazyFrame:
@@ -330,11 +362,15 @@ def _source(out: Path, read: _Reader, schema: pl.Schema) -> pl.LazyFrame:
     return register_io_source(rows, schema=schema, explain_name="corpus on disk")
 
 
-def _citations_reader(files: _Files, stems: Sequence[str], removed: dict[str, pl.Series]) -> _Reader:
-    def scan(some: Sequence[str]) -> pl.LazyFrame:
-        return _scan(files, "citations", some, removed, "citing_id")
+def _reader(
+    files: _Files, table: str, stems: Mapping[str, Sequence[str]], removed: dict[str, pl.Series], schema: pl.Schema
+) -> _Reader:
+    """Read a table whose first column has the id of the work that a row belongs to."""
 
-    return lambda columns, predicate, n_rows: _batches(scan, stems, columns or list(CITATIONS), predicate, n_rows)
+    def scan(some: Sequence[str]) -> pl.LazyFrame:
+        return _scan(files, table, some, removed, schema)
+
+    return lambda columns, predicate, n_rows: _batches(scan, stems[table], columns or list(schema), predicate, n_rows)
 
 
 def _works_reader(
@@ -346,7 +382,7 @@ def _works_reader(
         if asked.isdisjoint(TEXT) or not stems["texts"]:
 
             def scan(some: Sequence[str]) -> pl.LazyFrame:
-                rows = _scan(files, "works", some, removed, _KEY)
+                rows = _scan(files, "works", some, removed, TABLES["works"])
                 return rows.with_columns(pl.lit(None, dtype=pl.String()).alias(name) for name in TEXT)
 
             yield from _batches(scan, stems["works"], columns, predicate, n_rows)
@@ -424,6 +460,7 @@ def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path, time: Time =
     report, digest = read_report(Path(folder))
     if digest != corpus.provenance["report_sha256"]:
         raise StorageError(f"the corpus in {folder} was replaced while it was read. Run again.")
-    sums = sorted(item for item in recorded_sums(report).items() if not item[0].startswith("texts/"))
+    other = ("texts/", f"{WRITTEN_BY}/")
+    sums = sorted(item for item in recorded_sums(report).items() if not item[0].startswith(other))
     key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums, *of_dates]).encode()).hexdigest()[:32]
     return read_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)

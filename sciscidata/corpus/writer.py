@@ -15,7 +15,9 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.corpus.folder import (
+    AUTHOR_KEY,
     DATED_KEY,
+    FOLDERS,
     FORMAT_VERSION_OF_CORPUS,
     INDEX,
     MADE_OF,
@@ -25,7 +27,9 @@ from sciscidata.corpus.folder import (
     REMOVED_ROWS,
     TABLES,
     UNFINISHED,
+    WRITTEN_BY,
     describe_part,
+    options_of,
     own_files,
     read_report,
     recorded_sums,
@@ -42,7 +46,7 @@ from sciscidata.storage.small_files import read_whole
 
 logger = logging.getLogger(__name__)
 
-_PART_ROWS: Final = {"works": 1 << 16, "citations": 1 << 22}
+_PART_ROWS: Final = {"works": 1 << 16, "citations": 1 << 22, WRITTEN_BY: 1 << 22}
 _Part = tuple[str, str, dict[str, Any]]  # the stem of a file, its name in the corpus, and what it holds
 
 
@@ -51,6 +55,7 @@ def write_corpus(
     out: str | Path,
     *,
     texts: bool = True,
+    authors: pl.LazyFrame | None = None,
     inputs: Sequence[Path] = (),
     overwrite: bool = False,
     advance: Callable[[float], None] | None = None,
@@ -61,7 +66,8 @@ def write_corpus(
     Each file appears whole, ``corpus.json`` last. A finished corpus is used as it is, after all SHA-256 were compared.
     The frames have to give the same rows in the same order every time. When the size or time of one of ``inputs``
     changes, it is another corpus, which ``overwrite`` replaces. A failure leaves no corpus. ``advance`` gets numbers
-    of rows. ``found``, more facts for the report, may be filled while the frames are read.
+    of rows. ``facts``, more of them for the report, may be filled while the frames are read. ``authors`` is what
+    ``scan_authors`` gives of the same source.
     """
     out = Path(out)
     stage = "write_corpus"
@@ -71,6 +77,7 @@ def write_corpus(
     }
     sizes = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in inputs]
     made_of = {"format_version": FORMAT_VERSION_OF_CORPUS, "texts": texts, "inputs": sizes, "source": corpus.provenance}
+    made_of |= {} if authors is None else {WRITTEN_BY: True}
     identity = json.dumps(made_of, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     refuse_foreign(out)
     with locked_folder(out), _claimed(out, identity, overwrite=overwrite):
@@ -91,9 +98,16 @@ def write_corpus(
         )
         if not n_works:
             raise EmptyInputError("the source holds no work. Check its files and options.")
+        written: list[_Part] = []
+        if authors is not None:
+            (out / WRITTEN_BY).mkdir(exist_ok=True)
+            n_pairs, written = _write_parts(authors.select("work_id", AUTHOR_KEY), out, [WRITTEN_BY], advance)
+            if not n_pairs:
+                raise EmptyInputError("the source names no author of any work. Check it, or leave authors out.")
+            of_columns |= {WRITTEN_BY: n_pairs, AUTHOR_KEY: str(authors.collect_schema()[AUTHOR_KEY])}
         write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
         files: dict[str, dict[str, Any]] = {}
-        for stem, name, described in works + citations:
+        for stem, name, described in works + citations + written:
             files.setdefault(stem, {})[name] = described
         report = {
             **corpus.provenance,
@@ -114,7 +128,7 @@ def refuse_foreign(out: Path) -> None:
         return
     try:
         entries = list_visible(out.iterdir()) if out.is_dir() else []
-        folders = [out / name for name in (*TABLES, RECEIPTS) if (out / name).is_dir()]
+        folders = [out / name for name in (*FOLDERS, RECEIPTS) if (out / name).is_dir()]
         empty = {folder.name for folder in folders if not list_visible(folder.iterdir())}
     except OSError as error:
         raise storage_error(error, out) from error
@@ -149,7 +163,7 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
 
 def _remove_parts(out: Path) -> None:
     (out / INDEX).unlink(missing_ok=True)  # first; what this package has not written stays
-    for path in (path for name in (*TABLES, RECEIPTS) for path in own_files(out, name)):
+    for path in (path for name in (*FOLDERS, RECEIPTS) for path in own_files(out, name)):
         path.unlink()
     with suppress(OSError):  # none, or not empty
         (out / RECEIPTS).rmdir()
@@ -167,7 +181,7 @@ def _claimed(out: Path, identity: str, *, overwrite: bool) -> Generator[None]:
                 _remove_parts(out)
                 for name in (MADE_OF, ".lock"):
                     (out / name).unlink(missing_ok=True)
-                for name in (*TABLES, ""):
+                for name in (*(name for name in FOLDERS if (out / name).is_dir()), ""):
                     (out / name).rmdir()
         raise
 
@@ -184,7 +198,7 @@ def write_small(target: Path, write: Callable[[Path], Any]) -> None:
 @contextmanager
 def locked_folder(out: Path) -> Generator[None]:
     """Make the folder of a corpus and keep a second run out until the block or the process ends."""
-    for name in (*TABLES, RECEIPTS, UNFINISHED):
+    for name in (*FOLDERS, RECEIPTS, UNFINISHED):
         refuse_link(out / name)
     in_use = StorageError(f"another run is at work in {out}. Wait until it has ended, or choose another folder.")
     with ExitStack() as stack:
@@ -230,8 +244,8 @@ def _write_parts(
         for name in tables:
             target, content = out / name / f"{stem}.parquet", io.BytesIO()
             own = [own for own in (ORIGINAL_ID, *DATES) if own in part.columns and name == "works"]
-            rows = part.select(*TABLES[name], *own)
-            write_parquet(rows, content, compression_level=1, row_group_size=ROWS_PER_GROUP[name])
+            rows = part if name == WRITTEN_BY else part.select(*TABLES[name], *own)
+            write_parquet(rows, content, **options_of(name), row_group_size=ROWS_PER_GROUP[name])
             write_small(target, lambda path, content=content: path.write_bytes(content.getbuffer()))
             parts.append((stem, f"{name}/{target.name}", describe_part(content, name)))
         n_rows += part.height

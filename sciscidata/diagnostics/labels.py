@@ -10,6 +10,7 @@ import polars as pl
 
 from sciscidata.diagnostics.diagnose import Check
 from sciscidata.disruption.label_confidence import LabelCeiling, best_expected, check_shares, redraw_labels
+from sciscidata.disruption.label_prior import LabelPrior
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
@@ -17,18 +18,22 @@ from sciscidata.novelty.label_confidence import NOVELTY_CONFIDENCE
 from sciscidata.schemas import require_columns
 
 _LEAST_SURE: Final = 2 / 3
-_READ: Final = 20_000  # works from which the prior is estimated
+_READ: Final = 20_000  # works at most
 _SPREAD: Final = 300  # of each label: the ceiling is then right to about 0.01
 _DRAWS: Final = 16
 _MOST_DRAWN: Final = 20_000
 
 
 def diagnose_labels(
-    eligible: pl.LazyFrame, counts: Mapping[str, int], drawn: Mapping[str, int], thresholds: LabelThresholds
+    eligible: pl.LazyFrame,
+    counts: Mapping[str, int],
+    drawn: Mapping[str, int],
+    thresholds: LabelThresholds,
+    prior: LabelPrior | None = None,
 ) -> tuple[dict[str, Any] | None, list[Check]]:
     """Return the ceiling of drawn labels, for the manifest, and a check of how sure each is; None without counts.
 
-    Both are estimated from a part of the eligible works, which depends on their ids only.
+    Both are estimated from a part of the eligible works, which depends on their ids only. So is a prior that is None.
     """
     from sciscidata._kernels.random import WEYL
 
@@ -42,7 +47,7 @@ def diagnose_labels(
         .collect(engine="streaming")
     )
     try:
-        redraws = redraw_labels(read.sort("hash", "work_id"), thresholds, most=_SPREAD)
+        redraws = redraw_labels(read.sort("hash", "work_id"), thresholds, most=_SPREAD, prior=prior)
     except EmptyInputError:
         return None, []
     labels = [label for label in DISRUPTION_LABELS if drawn.get(label) and label in redraws.counts]

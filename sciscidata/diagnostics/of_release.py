@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +14,8 @@ from sciscidata.config import BuildConfig
 from sciscidata.diagnostics.diagnose import Check, DataYears, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.diagnostics.labels import diagnose_labels
 from sciscidata.disruption.config import first_open_window
-from sciscidata.disruption.label_prior import find_label_prior
-from sciscidata.errors import EmptyInputError, NotEnoughWorksError
+from sciscidata.disruption.label_prior import FEWEST_WORKS, MOST_CITERS, LabelPrior, count_citers, fit_prior, n_works
+from sciscidata.errors import EmptyInputError
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.release.documents import name_source
@@ -42,13 +43,14 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
     for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule, name):
         logger.warning("%s", remark)
     checks, ceiling = check_works(labelled, config, last_year=drawn.counts["last_year"]), None
+    prior, rests_on = (None, {}) if kind.sample else _find_prior(labelled)
     # Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no
     # prior, and the ceiling of labels by rank is not known.
     is_chosen = kind.sample or config.eligibility.min_label_confidence or config.thresholds.cells
     if not is_chosen and "disruption_label" in demand.needed:
         tested = drawn.drawn.filter(split="test") if demand.split.n_test else drawn.drawn
         counts = drawn.counts["eligible"]["disruption_label"]
-        ceiling, sure = diagnose_labels(drawn.eligible, counts, count_labels(tested), config.thresholds)
+        ceiling, sure = diagnose_labels(drawn.eligible, counts, count_labels(tested), config.thresholds, prior)
         checks += sure
     log_warnings(checks)
     return {
@@ -59,7 +61,8 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
         "counts": drawn.counts,
         "diagnostics": [check.stated() for check in checks],
         **({} if ceiling is None else {"ceiling": ceiling}),
-        **_state_prior(labelled, config),
+        # Label confidence follows from the counts in scores.parquet.
+        **({"label_prior": {**prior.stated(), "rests_on": rests_on}} if prior and config.scores_file else {}),
     }
 
 
@@ -75,15 +78,22 @@ def check_works(scored: Scored, config: BuildConfig, last_year: int | None = Non
     return diagnose_works(known if isinstance(scored.texts, Texts) else scored.texts, years)
 
 
-def _state_prior(labelled: Scored, config: BuildConfig) -> dict[str, Any]:
-    """State the prior of all works, where ``scores.parquet`` has counts that label confidence can follow from."""
-    has_counts = labelled.facts.has_index and set(CD_SCORES) <= set(labelled.rows.collect_schema())
-    if not config.scores_file or not has_counts or find_source(config.source).sample:
-        return {}
-    try:
-        return {"label_prior": find_label_prior(labelled.rows.select(*CD_SCORES)).stated()}
-    except NotEnoughWorksError:
-        return {}
+def _find_prior(labelled: Scored) -> tuple[LabelPrior | None, dict[str, Any]]:
+    """Find the prior of label confidence of all scored works, and what it rests on; None of too few, or without counts.
+
+    Whoever has the same works can make ``counts_sha256`` again: of little-endian Int64, as ``count_citers`` gives them.
+    """
+    if not labelled.facts.has_index or not set(CD_SCORES) <= set(labelled.rows.collect_schema()):
+        return None, {}
+    counts = count_citers(labelled.rows)
+    if n_works(counts) < FEWEST_WORKS:
+        return None, {}
+    rests_on = {
+        "source": labelled.facts.provenance.get("kind"),
+        "works": f"all scored works with an index and 1 to {MOST_CITERS} citers in the window",
+        "counts_sha256": hashlib.sha256(counts.astype("<i8").tobytes()).hexdigest(),
+    }
+    return fit_prior(counts), rests_on
 
 
 _JUDGED: Final = ("n_i", "n_j", "window_complete")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -11,7 +11,8 @@ import numpy as np
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import Conventional, PositiveInt
 
-WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | None
+_FURTHER: Final = {"elsewhere": ("[0-9]{1,6}(d|mo)|until[0-9]{4}", "It is a further window: CDConfig.windows=({!r},)")}
+WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999, extra=_FURTHER)] | None
 #: Years, or text: ``"90d"`` are days, ``"18mo"`` months, ``"until2017"`` ends with a calendar year for all works.
 Window = (
     Annotated[int, msgspec.Meta(ge=0, le=9_999)]

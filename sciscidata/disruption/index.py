@@ -141,7 +141,7 @@ def score_graph(
     # Slice by slice, since every step of the arithmetic makes a column.
     starts = range(0, max(rows.height, 1), _ROWS_AT_ONCE)
     scores = pl.concat([add_indices(rows.slice(start, _ROWS_AT_ONCE), config) for start in starts])
-    return scores.hstack(mark_windows(graph, config, focal))
+    return scores.hstack(mark_windows(graph, config, focal, last_year_of(graph)))
 
 
 def cache_cd_index(
@@ -161,6 +161,7 @@ def cache_cd_index(
     n_threads = None if isinstance(engine, Engine) else engine
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
+    last_year = last_year_of(graph)
 
     def year_of(span: range) -> int:
         return int(np.searchsorted(graph.year_offsets, span.start, side="right")) - 1
@@ -174,11 +175,11 @@ def cache_cd_index(
             spans = []
         for span, counts in _counts_by_year(graph, config, spans, n_threads):
             rows = add_indices(counted_rows(graph, span, counts), config)
-            files.write(year_of(span), rows.hstack(mark_windows(graph, config, span)))
+            files.write(year_of(span), rows.hstack(mark_windows(graph, config, span, last_year)))
         if dated.stop < focal.stop or not focal:
             undated = range(dated.stop, max(dated.stop, focal.stop))
             rows = add_indices(_undated_rows(graph, undated, config), config)
-            files.write(graph.years.size, rows.hstack(mark_windows(graph, config, undated)))
+            files.write(graph.years.size, rows.hstack(mark_windows(graph, config, undated, last_year)))
 
     share = [] if len(focal) == graph.n_known else [focal.start, focal.stop]
     key = content_hash(graph, _FORMAT_VERSION, config.stated(), share)

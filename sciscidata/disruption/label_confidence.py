@@ -48,7 +48,8 @@ def compute_label_confidence(
     and twice that variance, at least 1, and so is n_k, which may be 0. How many of the s are of n_i is beta-binomial:
     the work's own n_i and n_j, and a beta prior, that of all works whose n_k has as many digits. Give it as ``prior``,
     or give all works. Rows that cannot be all works take the one that comes with the package, and the log says so:
-    fewer than 100 works with one to eight citers, rows with a ``split``, or all indices on one side of 0.
+    fewer than 100 works with one to eight citers, rows with a ``split``, all indices on one side of 0, or far too many
+    or too few works of one label.
 
     Without ``shrink``, n_i, n_j and n_k are independent Poisson counts whose means are the observed ones. This takes
     what was observed for the truth, so it is too sure of small counts. Redraws without a later work have no label and

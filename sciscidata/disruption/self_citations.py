@@ -173,7 +173,7 @@ def _schema(config: CDConfig) -> pl.Schema:
 def _score(graph: CitationGraph, pairs: pl.LazyFrame, config: CDConfig, n_threads: int) -> pl.DataFrame:
     """Score the works of a graph, by (year, work_id); works without a year come last."""
     authors = _list_authors(graph, pairs)
-    schema = _schema(config)
+    schema, last_year = _schema(config), last_year_of(graph)
     dated = range(graph.n_dated)
     parts = [schema.to_frame()]
     with progress_bar("CD index", int(graph.ref_offsets[dated.stop]), unit="references") as advance:
@@ -193,7 +193,7 @@ def _score(graph: CitationGraph, pairs: pl.LazyFrame, config: CDConfig, n_thread
                 again.rename(lambda name: INDEPENDENT + name)
             )
             again = again.select(pl.when(is_known).then(pl.all()))
-            usual = add_indices(rows, config).hstack(mark_windows(graph, config, span))
+            usual = add_indices(rows, config).hstack(mark_windows(graph, config, span, last_year))
             parts.append(usual.hstack(again).cast(schema).select(schema.names()))
     undated = pl.DataFrame({"work_id": graph.work_ids[dated.stop : graph.n_known]})
     return pl.concat([*parts, undated], how="diagonal").select(schema.names())

@@ -39,9 +39,9 @@ def window_schema(config: CDConfig) -> pl.Schema:
     return pl.Schema(dict.fromkeys((WINDOW_COMPLETE + window for window in config.all_windows), pl.Boolean()))
 
 
-def mark_windows(graph: CitationGraph, config: CDConfig, span: range) -> pl.DataFrame:
+def mark_windows(graph: CitationGraph, config: CDConfig, span: range, last_year: int | None) -> pl.DataFrame:
     """Say of the works of a span, for each window, whether it is over before the data's last year."""
-    last_year, columns = last_year_of(graph), dict[str, pl.Series]()
+    columns = dict[str, pl.Series]()
     index = pl.int_range(span.start, span.stop, eager=True)
     for name, window in config.all_windows.items():
         first = config.first_open_time(window, last_year)

@@ -23,6 +23,7 @@ from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.novelty_prior import (
     FEWEST_WORKS,
+    SHIPPED,
     Halves,
     NoveltyPrior,
     choose_novelty_prior,
@@ -66,7 +67,8 @@ def compute_novelty_confidence(
     Few references say little, and these chances are far too sure. So by default they are mixed with the shares of the
     labels among works with about as many references. A list of n references counts n^2 / (n^2 + a). The corpus tells a:
     one half of each list has to predict the label of the other half. Give both as ``prior`` where ``works`` are not all
-    works of a corpus. Fewer than 100 works with a label take the one that comes with the package, and the log says so.
+    works of a corpus. Fewer than 100 works with a label take the one that comes with the package, by Uzzi's rule with
+    its cut, and the log says so.
 
     Args:
         works: WORKS, as for ``compute_atypicality``.
@@ -115,7 +117,11 @@ def compute_novelty_confidence(
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
         known = None if table is None else table.for_venues_of(corpus.works)
         scorer = YearScorer(graph, venues, config, known, n_threads)
-        return score_novelty_confidence(scorer, rule, prior=prior, shrink=shrink, seed=seed)
+        made = score_novelty_confidence(scorer, rule, prior=prior, shrink=shrink, seed=seed)
+        few = prior is None and shrink and made["novelty_label"].count() < FEWEST_WORKS
+        if few and rule.novelty_rule == "uzzi":  # the shipped prior has its own cut
+            return score_novelty_confidence(scorer, rule, prior=SHIPPED["uzzi"], seed=seed)
+        return made
 
     return defer_scores(score, NOVELTY_CONFIDENCE, corpus, cache_dir)
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple, Self
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
 
-import msgspec
 import numpy as np
 
 from sciscidata._kernels.arrays import Float64Array, Int64Array
+from sciscidata._support.prior import Prior
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.options.checks import show_value
-from sciscidata.storage.small_files import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +23,7 @@ _STEPS: Final = 40  # which halve the interval of the weight
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NoveltyPrior:
+class NoveltyPrior(Prior):
     """The shares of the novelty labels by number of references, and how much the own list of a work counts beside them.
 
     ``shares`` has five rows, for up to 2, 5, 10, 30 and more references with a venue: the shares of novel, balanced and
@@ -35,6 +32,7 @@ class NoveltyPrior:
     which Uzzi's rule labels; None by the margin rule.
     """
 
+    made_by: ClassVar[str] = "find_novelty_prior"
     of_ten: float
     shares: tuple[tuple[float, float, float], ...]
     works: int
@@ -50,23 +48,6 @@ class NoveltyPrior:
             )
         if not 0 <= self.of_ten <= 1:
             raise ConfigError(f"NoveltyPrior.of_ten is {self.of_ten!r}, needs 0 to 1. Make it with find_novelty_prior.")
-
-    def to_json(self) -> str:
-        """Return it as one line of JSON, which loses no bit."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what ``to_json`` gave; a ConfigError if it is something else."""
-        try:
-            stated: Mapping[str, Any] = parse_json(text)
-            return msgspec.convert(stated, cls)
-        except (ValueError, msgspec.ValidationError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            raise ConfigError(
-                f"no NoveltyPrior can be read: {error}. Give what NoveltyPrior.to_json returned."
-            ) from error
 
     def mix(self, chances: Float64Array, sizes: Int64Array) -> Float64Array:
         """Mix the chances of redrawn lists of some sizes with the shares."""

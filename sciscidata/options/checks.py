@@ -74,6 +74,11 @@ class Hint:
         """Return a bound or name, None where there is none."""
         return next((value for meta in self.metas if (value := getattr(meta, name)) is not None), None)
 
+    def elsewhere(self, value: object) -> str:
+        """Say which option takes a value that this one does not: ``extra={"elsewhere": (pattern, sentence)}``."""
+        pattern, sentence = (self.meta("extra") or {}).get("elsewhere", ("", ""))
+        return f". {sentence.format(value)}" if sentence and re.fullmatch(pattern, str(value)) else ""
+
     def _needed(self) -> str:
         if self.meta("description"):
             return self.meta("description")
@@ -214,7 +219,7 @@ def check_value(
         return convert(value, hint)
     except ValueError as problem:
         got = f"of type {type(value).__name__}" if secret else show_value(value)
-        raise error(f"{name} is {got}, {problem}.{suggest(value, hint.choices)}") from None
+        raise error(f"{name} is {got}, {problem}{hint.elsewhere(value)}.{suggest(value, hint.choices)}") from None
 
 
 def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401

@@ -136,7 +136,9 @@ class Option:
         except ValueError:
             if self._item is not None and str in self._item.kinds:
                 return text
-            raise argparse.ArgumentTypeError(self.name_none(f"is {text!r}, needs {self.hint}")) from None
+            raise argparse.ArgumentTypeError(
+                self.name_none(f"is {text!r}, needs {self.hint}{self.hint.elsewhere(text)}")
+            ) from None
 
     def add_to(self, parser: argparse.ArgumentParser) -> argparse.Action:
         """Add its flag, or its place, to a parser."""
@@ -397,7 +399,7 @@ class OptionParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line, and exit with 2."""
-        message = re.sub(r"^argument ([\w-]+)\S*: ", r"\1 ", message)
+        message = re.sub(r"^argument ([\w-]+)\S*: ", r"\1 ", translate(message, self._options.values()))
         message = re.sub(r"^the following arguments are required: (.*)", r"\1 is required", message)
         # The value of a flag that takes none may be that of the flag before it, and a key.
         message = re.sub(r"(?:ignored explicit argument|expected) .*", _needed, message, flags=re.S)

@@ -1,32 +1,29 @@
-"""scan_authors: who wrote which work, of records, a snapshot, exports or a table, beside works and citations."""
+"""scan_authors: who wrote which work, of any source that says so, beside works and citations."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-import msgspec
 import polars as pl
-import pyarrow.parquet as pq
 
-from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, SchemaMismatchError
+from sciscidata.corpus.folder import CorpusConfig, scan_authors_of
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
-from sciscidata.records.dois import BLANKS
-from sciscidata.records.ids import MISSING, number_ids, openalex_number, openalex_numbers, plain_ids, without_missing
-from sciscidata.records.json_record import split_entries, strict_json
 from sciscidata.remote.object_store import is_url
 from sciscidata.schemas import AUTHORS
 from sciscidata.sources.example.source import AUTHORS_FILE, ExampleConfig
 from sciscidata.sources.exports.source import ExportsConfig, scan_author_names
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.record_files import BATCH_WORKS, find_files, read_values
+from sciscidata.sources.record_files import find_files
 from sciscidata.sources.records import RecordsConfig
+from sciscidata.sources.snapshot.authors import read_authors
 from sciscidata.sources.snapshot.layout import Part, find_layout
 from sciscidata.sources.snapshot.source import SnapshotConfig
-from sciscidata.sources.tables.columns import split_references
+from sciscidata.sources.tables.authors import author_rows
+from sciscidata.sources.tables.source import TablesConfig, scan_table_authors
 from sciscidata.storage import expand_home
 from sciscidata.terminal.messages import counted
 
@@ -34,14 +31,12 @@ logger = logging.getLogger(__name__)
 
 _STAGE: Final = "scan_authors"
 #: Sources that say who wrote a work.
-WithAuthors: TypeAlias = ExampleConfig | RecordsConfig | SnapshotConfig | ExportsConfig
+WithAuthors: TypeAlias = ExampleConfig | RecordsConfig | SnapshotConfig | ExportsConfig | TablesConfig | CorpusConfig
 _NEEDS: Final = (
-    "needs an ExampleConfig, a RecordsConfig, a SnapshotConfig or an ExportsConfig, or a table with its columns: "
+    "needs an ExampleConfig, RecordsConfig, SnapshotConfig, ExportsConfig, TablesConfig or CorpusConfig, or a table "
+    "with its columns: "
     "scan_authors(table, id='paper', authors='author_ids')."
 )
-#: Levels of a list in Parquet, which differ between writers.
-_LEVELS: Final = {"list", "element", "item", "array", "bag", "array_element"}
-_PATHS: Final = ("id", "authorships.author.id")
 
 
 def scan_authors(
@@ -54,8 +49,9 @@ def scan_authors(
     one author, and a person who changes names is two. The log says which of the two it is.
 
     Args:
-        source: an ExampleConfig, RecordsConfig, ExportsConfig, or a SnapshotConfig of a copy on this machine; the files
-            are read at each collect. Or a table: a frame of any library, read when called.
+        source: an ExampleConfig, RecordsConfig, ExportsConfig, a TablesConfig that names its column, or a
+            SnapshotConfig of a copy on this machine; the files are read at each collect. A CorpusConfig, whose corpus
+            was ingested with ``keep_authors``, is read fastest. Or a table: a frame of any library, read when called.
         id: column of a table with ids of works, as in ``from_tables``.
         authors: column of a table with ids of authors, or names: one a row, lists, or text with | or ; between.
         separator: what parts authors in that text, if anything else does.
@@ -65,7 +61,8 @@ def scan_authors(
         once, unordered.
 
     Raises:
-        ConfigError: when called; ``source`` is another thing, or columns of a table are not named.
+        ConfigError: when called; ``source`` is another thing, columns of a table are not named, or the corpus holds no
+            authors.
         InputNotFoundError: when called; an input is missing.
         SchemaMismatchError: when called; a table lacks a column.
         EmptyInputError: at collect; no work has an author with an id.
@@ -78,13 +75,17 @@ def scan_authors(
         >>> scan_authors(table, id="paper", authors="by").collect()["author_id"].sort().to_list()
         ['poe', 'poe', 'woolf']
     """
-    if isinstance(source, ExampleConfig | RecordsConfig | SnapshotConfig | ExportsConfig):
+    if isinstance(source, WithAuthors):
         if id or authors or separator:
             raise ConfigError(f"{_STAGE}: id, authors and separator name columns of a table. Leave them out.")
         if isinstance(source, ExampleConfig):
             return pl.scan_parquet(AUTHORS_FILE, glob=False)
         if isinstance(source, ExportsConfig):
             return scan_author_names(source)
+        if isinstance(source, CorpusConfig):
+            return scan_authors_of(source.folder)
+        if isinstance(source, TablesConfig):
+            return scan_table_authors(source)
         parts = _find_parts(source)
         return scan_batches(lambda columns: _read_once_each(parts, columns), AUTHORS, "authors of OpenAlex")
     kind = type(source).__name__
@@ -102,23 +103,7 @@ def _authors_of_table(table: AnyFrame, id: str, authors: str, separator: str | N
         raise SchemaMismatchError(
             f"{_STAGE}: the table lacks column {missing[0]!r}; it has {', '.join(columns)}. Name another."
         )
-    rows = lazy.select(work_id=id, author_id=authors).collect(engine="streaming")
-    listed, _ = without_missing(rows["author_id"])
-    if listed.dtype == pl.String():
-        if separator is None:
-            separator = next((sign for sign in "|;" if listed.str.contains(sign, literal=True).any()), None)
-        is_list = listed.str.contains(r"^\s*[\[{]").any()
-        listed = split_references(listed) if is_list else listed.str.split(separator) if separator else listed
-    rows = rows.with_columns(listed.alias("author_id"))
-    if isinstance(listed.dtype, pl.List):
-        rows = rows.explode("author_id")
-    if not (rows["author_id"].dtype == pl.String() or rows["author_id"].dtype.is_integer()):
-        rows = rows.with_columns(plain_ids(rows["author_id"]))
-    if rows["author_id"].dtype == pl.String():
-        author = pl.col("author_id").str.strip_chars(BLANKS)
-        rows = rows.with_columns(pl.when(~author.is_in(["", *MISSING])).then(author))
-    rows = rows.with_columns(number_ids(rows["work_id"]).alias("work_id"))
-    return rows.drop_nulls().unique()
+    return author_rows(lazy.select(work_id=id, author_id=authors).collect(engine="streaming"), separator)
 
 
 def _find_parts(source: RecordsConfig | SnapshotConfig) -> list[Part]:
@@ -128,8 +113,8 @@ def _find_parts(source: RecordsConfig | SnapshotConfig) -> list[Part]:
         return [Part(file.name, str(file), "jsonl") for file in files]
     if is_url(source.folder):
         raise ConfigError(
-            f"{_STAGE}: SnapshotConfig.folder is {source.folder}, needs a copy on this machine: authors are not kept "
-            "in a corpus. Copy its works, or name the authors of a table."
+            f"{_STAGE}: SnapshotConfig.folder is {source.folder}, needs a copy on this machine. Copy its works; "
+            "or ingest it with keep_authors=True, and scan the corpus: scan_authors(CorpusConfig(folder=...))."
         )
     place = Path(expand_home(source.folder))
     layout = find_layout(place, source.edition, allow_missing_manifest=source.allow_missing_manifest)
@@ -141,13 +126,12 @@ def _read_once_each(parts: list[Part], columns: list[str]) -> Iterator[pl.DataFr
     seen: set[int] = set()
     n_pairs = n_without = n_cut = 0
     for part in parts:
-        frames = _read_parquet(part) if part.edition == "parquet" else _read_json(part, seen)
-        for pairs, cut in frames:
+        for pairs, cut in read_authors(part, seen):
             known = pairs.filter(pl.col("author_id") >= 0)
             n_without += pairs.height - known.height
             n_cut += cut
             n_pairs += known.height
-            yield known.unique().select(columns)
+            yield known.unique().sort(AUTHORS.names()).select(columns)
     if not n_pairs:
         raise EmptyInputError(
             f"{_STAGE}: no work of {counted(len(parts), 'file')} has an author with an id of OpenAlex. Ask for the "
@@ -161,77 +145,3 @@ def _read_once_each(parts: list[Part], columns: list[str]) -> Iterator[pl.DataFr
             "Ask for these works one by one.",
             *(_STAGE, counted(n_cut, "work has", "works have")),
         )
-
-
-class _Author(msgspec.Struct):
-    id: Any = None
-
-
-class _Authorship(msgspec.Struct):
-    author: _Author | None = None
-
-
-class _Record(msgspec.Struct):
-    """What is read of a work; ``results`` is there if it is a page of the API."""
-
-    id: Any = None
-    ids: dict[str, Any] | None = None
-    authorships: list[_Authorship] | None = None
-    is_authors_truncated: Any = None
-    results: msgspec.Raw = msgspec.Raw()
-
-
-_DECODER: Final = msgspec.json.Decoder(_Record)
-
-
-def _read_json(part: Part, seen: set[int]) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Read the pairs of a file of JSON. What is no work was reported when works were read."""
-    works: list[int] = []
-    authors: list[int] = []
-    n_cut = 0
-
-    def taken() -> tuple[pl.DataFrame, int]:
-        return pl.DataFrame({"work_id": works, "author_id": authors}, AUTHORS), n_cut
-
-    with suppress(CorruptRecordError):
-        for _, piece in read_values(Path(part.path)):
-            for record in _records_of(piece):
-                work = openalex_number(record.id, "W") or openalex_number((record.ids or {}).get("openalex"), "W")
-                if work is None or work in seen:
-                    continue
-                seen.add(work)
-                n_cut += record.is_authors_truncated is True
-                for one in record.authorships or ():
-                    works.append(work)
-                    author = openalex_number(one.author.id, "A") if one.author else None
-                    authors.append(-1 if author is None else author)
-            if len(works) >= 16 * BATCH_WORKS:
-                yield taken()
-                works, authors, n_cut = [], [], 0
-    yield taken()
-
-
-def _records_of(piece: bytes) -> Iterable[_Record]:
-    for text in (bytes, strict_json):
-        with suppress(msgspec.MsgspecError, UnicodeError, RecursionError, CorruptRecordError):
-            record = _DECODER.decode(text(piece))
-            if record.id is None and bytes(record.results):
-                return [one for entry in split_entries(piece) for one in _records_of(bytes(entry))]
-            return [record]
-    return []
-
-
-def _read_parquet(part: Part) -> Iterator[tuple[pl.DataFrame, int]]:
-    with pq.ParquetFile(part.path) as file:
-        schema = file.schema
-        paths = [schema.column(place).path for place in range(len(schema))]
-        plain = {path: ".".join(level for level in path.split(".") if level not in _LEVELS) for path in paths}
-        columns = [path for path, name in plain.items() if name in _PATHS]
-        if len(columns) < len(_PATHS):
-            return
-        for batch in file.iter_batches(BATCH_WORKS, columns=columns):
-            rows = pl.DataFrame(batch).select("id", pl.col("authorships")).explode("authorships").drop_nulls()
-            author = pl.col("authorships").struct.field("author").struct.field("id")
-            rows = rows.select("id", author=author)
-            pairs = {"work_id": openalex_numbers(rows["id"], "W"), "author_id": openalex_numbers(rows["author"], "A")}
-            yield pl.DataFrame(pairs).filter(pl.col("work_id") >= 0), 0

@@ -21,6 +21,7 @@ ROWS_PER_GROUP: Final = MappingProxyType(
         "works": 4_096,
         "texts": 4_096,
         "citations": 65_536,
+        "authors": 65_536,
         "release": 65_536,
         "scores": 1 << 18,
         "background": 1 << 20,

@@ -203,6 +203,10 @@ def test_a_file_that_holds_no_work_is_an_error(run, tmp_path):
             "unknown flags --api-keyy, --n-trian. Did you mean --api-key --n-train?",
         ),
         (["build", "--api-k", "SECRET"], "unknown flag --api-k. Did you mean --api-key?"),
+        (
+            ["cd", "corpus", "--window-years", "until2017", "--out", "x.parquet"],
+            "needs a whole number from 0 to 9999, or all. It is a further window: --window until2017. See",
+        ),
         (["build", "SECRET", "example"], "'example' belongs to no flag. Did you mean --source example? See"),
         (["build", "-api-key", "SECRET"], "there is a value after the last flag that takes one"),
         (["build", "--api-key", "half", "SECRET"], "there is a value after the last flag that takes one"),

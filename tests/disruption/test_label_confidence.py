@@ -1,6 +1,7 @@
 """How sure a label is: against an oracle of scipy and against draws; calibration, the ceiling, and labels over time."""
 
 import hashlib
+import logging
 import math
 
 import numpy as np
@@ -18,7 +19,7 @@ from sciscidata.disruption.label_confidence import (
     find_best_rule,
     find_label_ceiling,
 )
-from sciscidata.disruption.label_prior import LabelPrior, find_label_prior
+from sciscidata.disruption.label_prior import SHIPPED, LabelPrior, choose_prior, find_label_prior
 from sciscidata.errors import ConfigError, EmptyInputError, NotEnoughWorksError
 from sciscidata.indicators import find_effect_of_missing_data, find_label_stability
 from sciscidata.judged import is_judged
@@ -402,12 +403,34 @@ def test_a_work_alone_has_the_confidence_that_it_has_among_all(caplog):
     assert balanced.accuracy == pytest.approx(find_label_ceiling(every).accuracy, abs=0.03)
 
 
+def as_many_of_each(rows: pl.DataFrame, n: int = 700) -> pl.DataFrame:
+    side = (pl.col("n_i").cast(pl.Int64) - pl.col("n_j").cast(pl.Int64)).sign()
+    return pl.concat([rows.filter(side == one).sample(n, seed=0) for one in (-1, 0, 1)])
+
+
+@pytest.mark.parametrize("name", ["example", "handball", "hepth", "synthetic"])
+def test_works_chosen_by_anything_but_their_label_have_a_prior_of_their_own(name, caplog):
+    """The sides of a beta prior are as large as in real corpora; only a choice by label moves them apart."""
+    frames = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=5_000))[:2] if name == "synthetic" else scan_real(name)
+    every = ssd.compute_cd_index(*frames).drop_nulls("cd_index").sort("work_id").collect()
+    citers = pl.col("n_i") + pl.col("n_j")
+    for rows in (every, every.sample(1_000, seed=1), every.filter(citers >= 3), every.filter(pl.col("n_k") < 100)):
+        assert choose_prior(rows) == find_label_prior(rows)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    if name == "synthetic":
+        return
+    few = every.filter((citers > 0) & ((pl.col("cd_index") >= 0) | (pl.col("work_id") % 5 == 0)))
+    assert choose_prior(few) == SHIPPED
+
+
 @pytest.mark.parametrize(
     ("choose", "why"),
     [
         (lambda rows: rows.head(1), "these 1 rows are too few to say how sure a label is"),
         (lambda rows: rows.with_columns(split=pl.lit("train")), "rows have a split, so they are a draw"),
         (lambda rows: rows.filter(pl.col("cd_index") > 0), "rows all have the same sign of the CD index"),
+        (lambda rows: as_many_of_each(rows), "rows have too many or too few of a label"),
+        (lambda rows: rows.filter(pl.col("n_i") != pl.col("n_j")), "rows have too many or too few of a label"),
     ],
 )
 def test_rows_that_cannot_be_all_works_take_the_shipped_prior_and_say_so_once(choose, why, caplog):
@@ -420,7 +443,7 @@ def test_rows_that_cannot_be_all_works_take_the_shipped_prior_and_say_so_once(ch
     ]
     assert len(caplog.records) == 1
     assert "Give prior=find_label_prior(all scores)" in caplog.text
-    among = compute_label_confidence(every).collect().join(rows, on=["n_i", "n_j", "n_k"], how="semi")
+    among = compute_label_confidence(rows, prior=find_label_prior(every)).collect()
     gap = (found["label_confidence"].mean() or 0) - (among["label_confidence"].mean() or 0)
     assert abs(gap) < 0.03
     assert compute_label_confidence(rows.head(0)).collect().height == 0

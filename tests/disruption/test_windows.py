@@ -173,5 +173,5 @@ def test_a_window_until_a_year_ends_with_it_for_every_work_and_is_over_if_the_da
 
 
 def test_one_window_cannot_replace_the_labelled_one_by_a_calendar_year():
-    with pytest.raises(ConfigError, match=r"CDConfig.window_years is 'until2017'"):
+    with pytest.raises(ConfigError, match=r"CDConfig.window_years is 'until2017'.*CDConfig.windows=\('until2017',\)"):
         CDConfig(window_years="until2017")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.indicators import compute_novelty_confidence, find_novelty_prior
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds
 from sciscidata.novelty.background import VenuePairs, write_null_model
-from sciscidata.novelty.novelty_prior import NoveltyPrior, find_weight
+from sciscidata.novelty.novelty_prior import SHIPPED, NoveltyPrior, find_weight
 from sciscidata.novelty.shapes import Entries, Groups
 from sciscidata.novelty.venue_pairs import entry_starts
 from tests.disruption.test_label_confidence import calibration_error
@@ -199,6 +199,14 @@ def test_a_work_alone_has_the_confidence_that_it_has_among_all(rule, tmp_path: P
         compute_novelty_confidence(works, citations, thresholds=other, prior=prior)
     with pytest.raises(ConfigError, match="without a prior"):
         compute_novelty_confidence(works, citations, prior=prior, thresholds=options["thresholds"], shrink=False)
+    corpus = ssd.ingest(ssd.SyntheticConfig(n_works=3_000), tmp_path / "corpus", cache_dir=tmp_path)
+    shipped = compute_novelty_confidence(works, citations, **options, prior=SHIPPED[rule]).collect()
+    for frames, chosen in product(("eager", "lazy", "disk"), (kept, SHIPPED[rule], None)):
+        works_of, edges = (corpus.works, corpus.citations) if frames == "disk" else (works.lazy(), citations.lazy())
+        pair = works_of.filter(pl.col("work_id").is_in([one, *cited["cited_id"]])), edges.filter(citing_id=one)
+        few, cited_by_one = (frame.collect() if frames == "eager" else frame for frame in pair)
+        alone = compute_novelty_confidence(few, cited_by_one, **options, prior=chosen).filter(work_id=one).collect()
+        assert alone.equals((among if chosen is kept else shipped).filter(work_id=one)), (frames, chosen)
     for text in ("[]", '{"of_ten": 2, "shares": [], "works": 1}'):
         with pytest.raises(ConfigError, match="NoveltyPrior"):
             NoveltyPrior.from_json(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from sciscidata import (
     verify,
 )
 from sciscidata.cli.main import main
+from sciscidata.disruption.label_prior import count_citers
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.release.read import Release, hash_manifest, render_manifest
 
@@ -101,6 +103,9 @@ def test_a_release_says_how_sure_its_labels_are_as_all_works_do(tmp_path: Path) 
     works, citations, _ = scan_synthetic(WORLD)
     scores = compute_labels(compute_cd_index(works, citations))
     assert release.label_prior == indicators.find_label_prior(scores)
+    rests_on = release.manifest["label_prior"]["rests_on"]
+    assert rests_on["source"] == release.manifest["source"]["kind"]
+    assert rests_on["counts_sha256"] == hashlib.sha256(count_citers(scores).astype("<i8").tobytes()).hexdigest()
     of_all = compute_label_confidence(scores).with_columns(openalex_id=pl.format("W{}", "work_id")).collect()
     assert found.drop("split").equals(
         found.select("openalex_id")

@@ -263,10 +263,15 @@ def measure_sciscinet(config: SciSciNetConfig) -> ToRead:
 
 
 def write_sciscinet(
-    config: SciSciNetConfig, out: str | Path, *, texts: bool, overwrite: bool, engine: Engine | None
+    config: SciSciNetConfig, out: str | Path, *, texts: bool, authors: bool, overwrite: bool, engine: Engine | None
 ) -> Corpus:
     """Write the tables as a corpus on disk, which holds no scores, with a progress bar."""
     _ = engine
+    if authors:
+        raise ConfigError(
+            "keep_authors=True has no effect: authors of SciSciNet lie in a table of their own, "
+            "sciscinet_paperauthoraffiliation.parquet. Leave it out, and scan that table by scan_authors in Python."
+        )
     if config.texts is not None and not texts:
         raise ConfigError(
             f"texts lie in {config.texts} (SciSciNetConfig.texts), and texts=False says not to read them. "

@@ -1,4 +1,4 @@
-"""Write each part of a snapshot as three Parquet files and a receipt: one task of an engine.
+"""Write each part of a snapshot as Parquet files and a receipt: one task of an engine.
 
 Much of the work holds Python's lock, so threads would gain little.
 """
@@ -17,11 +17,14 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.corpus.folder import (
+    FOLDERS,
     RECEIPTS,
     TABLES,
     TEXT,
     UNFINISHED,
+    WRITTEN_BY,
     describe_part,
+    options_of,
     own_files,
 )
 from sciscidata.engines.engine import Engine
@@ -30,7 +33,9 @@ from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.plain_text import clean_text
 from sciscidata.records.work_columns import PARSER_VERSION, citations_of
+from sciscidata.schemas import AUTHORS
 from sciscidata.sources.record_files import count_new, later_change
+from sciscidata.sources.snapshot.authors import read_authors
 from sciscidata.sources.snapshot.downloads import Reach, downloaded
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.plausibility import Tally
@@ -55,6 +60,12 @@ class Job(msgspec.Struct, frozen=True):
     include_xpac: bool
     strict: bool  # a corrupt line makes the part corrupt
     reach: Reach = Reach()  # of a part in a store
+    authors: bool = False  # keep them
+
+    @property
+    def tables(self) -> dict[str, pl.Schema]:
+        """The tables that it writes."""
+        return TABLES | ({WRITTEN_BY: AUTHORS} if self.authors else {})
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -89,7 +100,7 @@ class Receipt(msgspec.Struct):
 
 
 def write_part(job: Job, advance: Advance | None = None) -> Receipt:
-    """Read one part and write its works, texts and citations, in the order of the file; the receipt comes last.
+    """Read one part and write its tables, in the order of the file; the receipt comes last.
 
     Files without a receipt do not count, and are made again with the same bytes. A corrupt part leaves none.
     """
@@ -106,7 +117,7 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
                     _write_tables(local, receipt, scratch, None)
             else:
                 _write_tables(job, receipt, scratch, advance)
-            for name in TABLES:
+            for name in job.tables:
                 _move(scratch / name, out / name / f"{part.stem}.parquet")
             receipt_text = seal_json(msgspec.to_builtins(receipt), end="", indent=1, ensure_ascii=False)
             (scratch / RECEIPTS).write_bytes(receipt_text)
@@ -129,8 +140,9 @@ def read_receipt(job: Job) -> Receipt | None:
         state = _state(job.part)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if not is_sealed_text(content) or receipt.tables.keys() != TABLES.keys():
+    if not is_sealed_text(content) or not job.tables.keys() <= receipt.tables.keys():
         return None
+    receipt.tables = {name: receipt.tables[name] for name in job.tables}
     is_same = (receipt.part, receipt.bytes, receipt.modified_ns, receipt.made_by) == (
         job.part.name, *state, _made_by(job),
     )  # fmt: skip
@@ -142,14 +154,14 @@ def read_receipt(job: Job) -> Receipt | None:
 def remove_part(out: Path, stem: str) -> None:
     """Remove the files of a part, the receipt first."""
     _receipt_path(out, stem).unlink(missing_ok=True)
-    for name in TABLES:
+    for name in FOLDERS:
         (out / name / f"{stem}.parquet").unlink(missing_ok=True)
 
 
 def remove_leftovers(out: Path, stems: set[str]) -> list[str]:
     """Remove unfinished files of killed runs, and the files of parts outside ``stems``; return those stems."""
     remove_folder(out / UNFINISHED)
-    found = {path.stem for name in (RECEIPTS, *TABLES) for path in own_files(out, name)}
+    found = {path.stem for name in (RECEIPTS, *FOLDERS) for path in own_files(out, name)}
     for stem in found - stems:
         remove_part(out, stem)
     return sorted(found - stems)
@@ -175,7 +187,7 @@ def _receipt_path(out: Path, stem: str) -> Path:
 def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | None) -> None:
     seen: set[int] = set()
     tally = Tally(job.part.year)
-    with _writers(scratch) as write:
+    with _writers(scratch, job.tables) as write:
         for batch in read_batches(job.part, advance, include_xpac=job.include_xpac):
             receipt.lines += batch.n_records
             for number, error in batch.problems:
@@ -190,11 +202,17 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
             receipt.citations += citations.height
             tally.add(rows, citations, int(rows["malformed_references"].sum()))
             receipt.data_date = later_change(receipt.data_date, rows)
-    receipt.counts = tally.counts()
+        receipt.counts = tally.counts()
+        if job.authors:
+            receipt.counts[WRITTEN_BY], kept = 0, pl.Series([*seen], dtype=pl.Int64).implode()
+            for pairs, _ in read_authors(job.part, set()):
+                known = pairs.filter(pl.col("author_id") >= 0, pl.col("work_id").is_in(kept)).unique()
+                receipt.counts[WRITTEN_BY] += known.height
+                write(WRITTEN_BY, known.sort(AUTHORS.names()))
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:
         raise CorruptRecordError(f"has {receipt.lines:,} records, the manifest says {expected:,}")
-    for name in TABLES:
+    for name in job.tables:
         with (scratch / name).open("rb") as file:
             os.fsync(file.fileno())
         with (scratch / name).open("rb") as file:
@@ -210,13 +228,13 @@ def _note(job: Job, receipt: Receipt, line: int, error: CorruptRecordError) -> N
 
 
 @contextmanager
-def _writers(folder: Path) -> Generator[Callable[[str, pl.DataFrame], None]]:
-    """Open the three files; they are whole when the block has ended without an error."""
+def _writers(folder: Path, tables: dict[str, pl.Schema]) -> Generator[Callable[[str, pl.DataFrame], None]]:
+    """Open the files; they are whole when the block has ended without an error."""
     with ExitStack() as stack:
         writers: dict[str, Any] = {}
-        for name, schema in TABLES.items():
+        for name, schema in tables.items():
             arrow = _arrow(schema.to_frame()).schema
-            writer = pq.ParquetWriter(folder / name, arrow, compression_level=1, **CHECKED)
+            writer = pq.ParquetWriter(folder / name, arrow, **options_of(name), **CHECKED)
             writers[name] = stack.enter_context(writer)
 
         def write(name: str, frame: pl.DataFrame) -> None:

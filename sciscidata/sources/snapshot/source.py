@@ -20,7 +20,15 @@ import numpy as np
 import polars as pl
 
 from sciscidata._kernels.arrays import Int64Array
-from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
+from sciscidata.corpus.folder import (
+    AUTHOR_KEY,
+    INDEX,
+    REMOVED_FILE,
+    REMOVED_ROWS,
+    WRITTEN_BY,
+    list_left_out,
+    scan_corpus,
+)
 from sciscidata.corpus.writer import (
     claim_folder,
     is_claimed,
@@ -35,7 +43,7 @@ from sciscidata.options.checks import Configuration, FolderOrUrl, PositiveInt, r
 from sciscidata.records.dois import CHANGED_DOIS, describe_changed
 from sciscidata.records.work_columns import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
-from sciscidata.schemas import Corpus
+from sciscidata.schemas import AUTHORS, Corpus
 from sciscidata.sources.kinds import REFERENCES_PER_WORK, Citations, Opening, ToRead, open_large
 from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
@@ -112,16 +120,18 @@ def ingest_snapshot(
     out: str | Path,
     advance: Advance | None = None,
     *,
+    authors: bool = False,
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Corpus:
     """Read a snapshot into Parquet, one file per part. A second run reads only the parts that have changed.
 
     ``works/part-*.parquet`` has WORKS without title and abstract, ``texts/part-*.parquet`` these of the same rows.
-    ``citations/part-*.parquet`` has CITATIONS with repeats, and works that cite themselves. ``removed.parquet`` has
-    deleted works, and works that a newer part repeats. The report ``corpus.json`` is written last. A killed run
-    continues with the same bytes for any number of workers. ``advance`` gets the bytes read or
-    already done. After all good parts are done, a CorruptRecordError names the corrupt ones.
+    ``citations/part-*.parquet`` has CITATIONS with repeats, and works that cite themselves. With ``authors``,
+    ``authors/part-*.parquet`` has AUTHORS. ``removed.parquet`` has deleted works, and works that a newer part repeats.
+    The report ``corpus.json`` is written last. A killed run continues with the same bytes for any number of workers.
+    ``advance`` gets the bytes read or already done. After all good parts are done, a CorruptRecordError names the
+    corrupt ones.
     """
     require_config(config, SnapshotConfig, "folder='openalex'")
     out = Path(out)
@@ -129,7 +139,7 @@ def ingest_snapshot(
     _report_problems(layout, config)
     refuse_foreign(out)
     strict, reach = config.corrupt == "fail", _reach(config)
-    jobs = [Job(part, str(out), config.include_xpac, strict, reach) for part in layout.parts]
+    jobs = [Job(part, str(out), config.include_xpac, strict, reach, authors) for part in layout.parts]
     n_workers = config.n_workers or pl.thread_pool_size()
     if not is_claimed(out, _MADE_OF):
         _check_disk(jobs, out, n_workers)  # before the folder is made
@@ -268,6 +278,11 @@ def _seal(
         removed = find_removals(files, read_deleted_ids(lists), totals["works"])
     write_small(out / REMOVED_FILE, partial(write_parquet, removed))
     deleted = int(removed["is_deleted"].sum())
+    n_pairs = [receipt.counts[WRITTEN_BY] for receipt in receipts if WRITTEN_BY in receipt.tables]
+    if n_pairs and not any(n_pairs):
+        raise EmptyInputError(
+            f"no work of {layout.folder} has an author with an id of OpenAlex. Ingest it without keep_authors."
+        )
     report = {
         "kind": _KIND,
         "edition": layout.edition,
@@ -276,6 +291,7 @@ def _seal(
         "parser_version": PARSER_VERSION,
         **totals,
         **({CHANGED_DOIS: n_changed} if n_changed else {}),
+        **({WRITTEN_BY: sum(n_pairs), AUTHOR_KEY: str(AUTHORS[AUTHOR_KEY])} if n_pairs else {}),
         "deleted_works": deleted,
         "stale_copies": removed.height - deleted,
         "corrupt_parts": problems,
@@ -376,13 +392,13 @@ def open_snapshot(config: SnapshotConfig, opening: Opening) -> Citations:
 
 
 def write_snapshot(
-    config: SnapshotConfig, out: str | Path, *, texts: bool, overwrite: bool, engine: Engine | None
+    config: SnapshotConfig, out: str | Path, *, texts: bool, authors: bool, overwrite: bool, engine: Engine | None
 ) -> Corpus:
     """Write the snapshot as a corpus on disk, with a progress bar."""
     if not texts:
         raise ConfigError("a snapshot is always read with its texts, in one pass. Leave out texts=False.")
     with progress_bar("read snapshot", snapshot_bytes(config), unit="bytes") as advance:
-        return ingest_snapshot(config, out, advance, overwrite=overwrite, engine=engine)
+        return ingest_snapshot(config, out, advance, authors=authors, overwrite=overwrite, engine=engine)
 
 
 def measure_snapshot(config: SnapshotConfig) -> ToRead:

@@ -16,13 +16,14 @@ import polars as pl
 from sciscidata.corpus.folder import works_schema
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.engines.engine import Engine
-from sciscidata.errors import EmptyInputError, SchemaMismatchError, WorkIdError
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import Configuration
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.kinds import Citations, LabelFiles, Opening, ToRead, open_large
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.record_files import find_files, printable_name
+from sciscidata.sources.tables.authors import author_rows, find_separator
 from sciscidata.sources.tables.columns import (
     GAPS,
     OF_CITATIONS,
@@ -70,6 +71,8 @@ class TablesConfig(Configuration):
         field: column of fields. None: primary_field, if there is one.
         date: column of dates (publication_date), which give the year where there is none.
         references: column of ``works`` with the works that each one cites: lists, or text with |, ; or commas.
+        authors: column of ``works`` with ids of authors, or names: lists, or text with | or ; between. A corpus on disk
+            keeps them, for ``scan_authors``.
         missing: words that stand for a missing value, wherever they are all of a field.
         quotes: whether text files have fields in quotes. None: yes, but between tabs only if the beginning shows them.
 
@@ -94,6 +97,7 @@ class TablesConfig(Configuration):
     field: _Column | None = None
     date: _Column | None = None
     references: _Column | None = None
+    authors: _Column | None = None
     missing: tuple[str, ...] = MISSING
     quotes: bool | None = None
 
@@ -184,17 +188,56 @@ def ingest_tables(
         "columns": {**at, **ends},
         "missing": [*config.missing],
         **({} if config.quotes is None else {"quotes": config.quotes}),
+        **({} if config.authors is None else {"authors_column": config.authors}),
         "inputs": [*inputs.values()],
     }
     frames = (
         scan_batches(read_works, works_schema(str(dtype), dated="date" in at), "files of works"),
         scan_batches(read_citations, CITATIONS, "files of citations"),
     )
+    authors = None if config.authors is None else scan_table_authors(config)
     corpus = write_corpus(
-        Corpus(*frames, provenance), out, texts=texts, inputs=listed, overwrite=overwrite, facts=counted
+        Corpus(*frames, provenance),
+        out,
+        texts=texts,
+        authors=authors,
+        inputs=listed,
+        overwrite=overwrite,
+        facts=counted,
     )
     warn_of_gaps(corpus.provenance, "tables", tally.example)
     return corpus
+
+
+def scan_table_authors(config: TablesConfig) -> pl.LazyFrame:
+    """Scan who wrote the works: ``work_id`` and ``author_id``, Int64 or String. The files are read at each collect."""
+    if config.authors is None:
+        raise ConfigError("TablesConfig.authors names no column, so authors are not known. Name the column of authors.")
+    files = [TableFile(path, quotes=config.quotes) for path in find_table_files(config)["works"]]
+    names = [_find_columns(files, {"id": OF_WORKS["id"]}, config, "works")["id"], config.authors]
+    for file in files:
+        if config.authors not in file.columns and not file.is_json:
+            raise SchemaMismatchError(
+                f"{file.path} has no column {config.authors!r}; it has {', '.join(file.columns)}. Name the column of "
+                "authors in TablesConfig.authors."
+            )
+    kind = files[0].dtype_of(config.authors)
+    dtype = plain_ids(pl.Series([], dtype=kind.inner if isinstance(kind, pl.List) else kind)).dtype
+
+    def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+        separator: str | None = None
+
+        def rows_of(batch: pl.DataFrame, _: int) -> pl.DataFrame:
+            nonlocal separator  # that of the first batches, so that all are parted alike
+            rows = batch.select(work_id=names[0], author_id=names[1])
+            separator = separator or find_separator(rows["author_id"])
+            rows = author_rows(rows, separator, config.missing)
+            return rows.with_columns(pl.col("author_id").cast(dtype)).select(columns)
+
+        yield from _read(files, names, lambda _: None, rows_of)
+
+    schema = pl.Schema({"work_id": pl.Int64(), "author_id": dtype})
+    return scan_batches(read, schema, "authors of files of works")
 
 
 def _read(
@@ -246,10 +289,12 @@ def open_tables(config: TablesConfig, opening: Opening) -> Citations:
 
 
 def write_tables(
-    config: TablesConfig, out: str | Path, *, texts: bool, overwrite: bool, engine: Engine | None
+    config: TablesConfig, out: str | Path, *, texts: bool, authors: bool, overwrite: bool, engine: Engine | None
 ) -> Corpus:
     """Write the files as a corpus on disk, with a progress bar."""
     _ = engine
+    if authors:
+        scan_table_authors(config)
     with progress_bar("read tables", table_bytes(config), unit="bytes") as advance:
         return ingest_tables(config, out, advance, texts=texts, overwrite=overwrite)
 
