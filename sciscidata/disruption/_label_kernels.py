@@ -27,7 +27,7 @@ _NEAR, _MANY = 6, 1_024
 _KEPT_BITS = 14
 _KEPT = 1 << _KEPT_BITS
 _GRID, _WIDTH = 128, 24.0  # values, and standard deviations that they span, of a rate
-_CLOSE, _SIMPLE, _SECANTS = 2.0**-10, 256, 12  # of an end of an interval: relative error, denominators, quick steps
+_CLOSE, _SIMPLE, _SECANTS = 2.0**-10, 256, 9  # of an end of an interval: relative error, denominators, quick steps
 _RARE = 1e-10  # redraws beyond this probability do not count in an interval
 _MOST_STEPS, _STILL, _LARGEST_PRIOR = 2_000, 1e-6, 1e3
 
@@ -549,14 +549,75 @@ def _trim(first, size, chance, is_sum):
     return first + begin, end - begin
 
 
+@helper
+def _compare(totals, k, a, b, cut, inclusive, tail, turned):
+    """Say whether the end lies at ``cut`` or beyond, and give a gap that falls with the cut; it is above 0 up to the end.
+
+    ``turned``: the end is the largest m with P(-C >= m) >= 1 - tail, else the least m with P(C > m) <= tail.
+    """
+    chance = _reached(totals, k, a, b, 1.0, cut, inclusive)
+    if turned:
+        return 1 - chance <= tail, math.log(tail / max(1 - chance, _RARE))
+    return chance > tail, math.log(max(chance, _RARE) / tail)
+
+
+@helper
+def _find_end(totals, k, x, y, guess, tail, largest):
+    """Return the least h with P(C > h) <= tail, where the share of n_i has the weights ``x`` and ``y``.
+
+    It is 0, 1 or -1, or its size lies in a bracket. The first cut is ``guess``; then secants on the logarithm of the
+    probability close the bracket. Its outer side is kept, or a simple fraction in it that has the property: indices of
+    few works are such fractions.
+    """
+    a, b, turned = x, y, False
+    is_below, f_low = _compare(totals, k, a, b, 0.0, False, tail, turned)
+    if not is_below:
+        chance = _reached(totals, k, a, b, 1.0, 0.0, True)
+        if chance > tail:
+            return 0.0
+        a, b, turned, f_low = y, x, True, math.log(tail / max(chance, _RARE))
+    is_below, f_high = _compare(totals, k, a, b, 1.0, True, tail, turned)
+    if is_below:
+        return -1.0 if turned else 1.0
+    if not turned:
+        f_high = math.log(_RARE / tail)
+    low, high, moved, cut, step = 0.5 / largest, 1.0, 0, guess, 0
+    narrow = 0.5 / (float(largest) * largest)  # no two indices are nearer
+    while high - low > max(_CLOSE * low, narrow):
+        near = guess if step == 0 else cut * (1.1 if moved == 1 else 0.9)
+        if step < 2 and low < near < high:
+            cut = near
+        elif step < _SECANTS:
+            share = f_low / (f_low - f_high) if f_low > f_high else 0.5
+            cut = low + (high - low) * min(max(share, 0.02), 0.98)
+        else:
+            cut = math.sqrt(low * high)
+        is_below, gap = _compare(totals, k, a, b, cut, turned, tail, turned)
+        if is_below:
+            if moved == 1:
+                f_high *= 0.5
+            low, f_low, moved = cut, gap, 1
+        else:
+            if moved == -1:
+                f_low *= 0.5
+            high, f_high, moved = cut, gap, -1
+        step += 1
+    end = low if turned else high
+    for m in range(1, min(largest, _SIMPLE) + 1):
+        cut = math.ceil(low * m) / m if turned else math.floor(high * m) / m
+        if low <= cut <= high:
+            if cut != end and _compare(totals, k, a, b, cut, turned, tail, turned)[0] == turned:
+                end = cut
+            break
+    return -end if turned else end
+
+
 @kernel
 def index_ends(works, prior, tail, z, scratch, ends):
     """Write the lowest and the highest index of a redraw into ``ends`` (2, works); beyond each lies at most ``tail``.
 
-    The highest one is the least h with P(C > h) <= tail. The lowest one is the same with n_i and n_j exchanged, turned.
-    Each is 0, 1 or -1, or its size lies in a bracket. The first cut is that of a normal distribution, ``z`` deviations
-    out; then secants on the logarithm of the probability close the bracket. Its outer side is kept, or a simple
-    fraction in it that has the property: indices of few works are such fractions.
+    The lowest one is the highest one with n_i and n_j exchanged, turned. The search for each begins ``z`` deviations
+    out of a normal distribution.
     """
     n_i, n_j, n_k, _, cell = works
     s_chance, k_below, _ = scratch
@@ -570,69 +631,11 @@ def index_ends(works, prior, tail, z, scratch, ends):
             k_first, k_size = _trim(k_first, k_size, k_below, True)
         totals, k = (first, size, s_chance), (k_first, k_size, k_below, float(n), v)
         largest = first + size + k_first + k_size
-        narrow = 0.5 / (float(largest) * largest)  # no two indices are nearer
+        of_i, of_j, s = i + prior[c, 0], j + prior[c, 1], max(i + j, 1.0)
         for side in range(2):
-            of_i, of_j = i + prior[c, 0], j + prior[c, 1]
             x, y = (of_j, of_i) if side == 0 else (of_i, of_j)
-            share, s = x / (x + y), max(i + j, 1.0)
+            share = x / (x + y)
             spread = 4 * s * share * (1 - share) * (x + y + s) / (x + y + 1) + 2 * s * (2 * share - 1) ** 2
             guess = abs((2 * share - 1) * s + z * math.sqrt(spread)) / (s + n)
-            # ``turned``: the end is below 0, and its size the largest m with P(-C >= m) >= 1 - tail. Otherwise its size
-            # is the least m with P(C > m) <= tail. So the gap falls with m, and is above 0 up to the end.
-            turned, step, cut, end = False, 0, 0.0, -1.0
-            low, high, f_low, f_high, moved = 0.5 / largest, 1.0, 0.0, 0.0, 0
-            is_fraction, cut_before = False, guess
-            while end < 0:
-                a, b = (y, x) if turned else (x, y)
-                inclusive = turned or step == 1 or step == 2
-                chance = _reached(totals, k, a, b, 1.0, cut, inclusive)
-                is_below = 1 - chance <= tail if turned else chance > tail  # the cut is below the end
-                beyond = max((1 - chance) if turned else chance, _RARE)
-                gap = math.log(tail / beyond) if turned else math.log(beyond / tail)
-                if step == 0:  # P(C > 0)
-                    step, cut, f_low = (2, 1.0, gap) if is_below else (1, 0.0, 0.0)
-                    continue
-                if step == 1:  # P(C >= 0)
-                    if is_below:
-                        end = 0.0
-                    turned, step, cut, f_low = True, 2, 1.0, math.log(tail / max(chance, _RARE))
-                    continue
-                if step == 2:  # P(C >= 1), or P(-C >= 1)
-                    if is_below:
-                        end = 1.0
-                    f_high = gap if turned else math.log(_RARE / tail)
-                elif is_fraction:
-                    keeps = is_below if turned else not is_below
-                    end = cut if keeps else (low if turned else high)
-                elif is_below:
-                    if moved == 1:
-                        f_high *= 0.5
-                    low, f_low, moved = cut, gap, 1
-                else:
-                    if moved == -1:
-                        f_low *= 0.5
-                    high, f_high, moved = cut, gap, -1
-                step += 1
-                if end < 0 and high - low <= max(_CLOSE * low, narrow):
-                    outer = low if turned else high
-                    end = outer
-                    for m in range(1, min(largest, _SIMPLE) + 1):
-                        cut = math.ceil(low * m) / m if turned else math.floor(high * m) / m
-                        if low <= cut <= high:
-                            is_fraction = cut != outer
-                            end = -1.0 if is_fraction else outer
-                            break
-                elif end < 0:
-                    share = f_low / (f_low - f_high) if f_low > f_high else 0.5
-                    if step < _SECANTS:
-                        cut = low + (high - low) * min(max(share, 0.02), 0.98)
-                        if step == 3 or step == 4:
-                            near = guess if step == 3 else cut_before * (1.1 if moved == 1 else 0.9)
-                            if low < near < high:
-                                cut = near
-                    else:
-                        cut = math.sqrt(low * high)
-                    cut_before = cut
-            if turned:
-                end = -end
-            ends[side, row] = -end if side == 0 else end
+            end = _find_end(totals, k, x, y, guess, tail, largest)
+            ends[side, row] = 0.0 - end if side == 0 else end  # no -0.0
