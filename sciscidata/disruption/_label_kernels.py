@@ -551,7 +551,7 @@ def _trim(first, size, chance, is_sum):
 
 @helper
 def _compare(totals, k, a, b, cut, inclusive, tail, turned):
-    """Say whether the end lies at ``cut`` or beyond, and give a gap that falls with the cut; it is above 0 up to the end.
+    """Say whether the end lies at ``cut`` or beyond, and give a gap that falls with the cut and is 0 at the end.
 
     ``turned``: the end is the largest m with P(-C >= m) >= 1 - tail, else the least m with P(C > m) <= tail.
     """
