@@ -149,7 +149,6 @@ OF_ONE: dict[str, tuple[pl.DataFrame, Callable[[Any], Any]]] = {
         plot_missing_data,
     ),
     "plot_changes": (ssd.compare(SCORES, SCORES.clone()).changes.collect(), plot_changes),
-    "compare": (SCORES, lambda frame: str(ssd.compare(frame, SCORES.with_columns(cd_index=-pl.col("cd_index"))))),
     "plot_diagnostics": (ssd.diagnose(WORKS, CITATIONS), ssd.plot_diagnostics),
 }
 

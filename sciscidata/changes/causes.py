@@ -132,12 +132,16 @@ def _causes_of_index(shared: Collection[str]) -> list[tuple[str, pl.Expr]]:
     if "publication_year" in shared:
         other_year = pl.col("publication_year_a").ne_missing(pl.col("publication_year_b"))
     is_other = n_i[0].ne(n_i[1]) | n_j[0].ne(n_j[1])
-    by_citers = is_other & (n_k[0].eq(n_k[1]) | _alone("by_citers", "by_n_k"))
+    by_citers = _alone("by_citers", "by_n_k")
+    # References that were lost turn n_j into n_i, and n_k only falls; by_citers: what n_k does is not the cause.
     stays = citers[0].eq(citers[1]) & ~other_year
+    is_more = more_references & stays & (n_j[1] >= n_j[0]) & ((n_k[1] >= n_k[0]) | by_citers)
+    is_less = fewer_references & stays & (n_j[1] <= n_j[0]) & ((n_k[1] <= n_k[0]) | by_citers)
+    by_citers = is_other & (n_k[0].eq(n_k[1]) | by_citers)
     return [
         ("changed_year", other_year & ~other_references),
-        ("new_references", more_references & stays & (n_j[1] >= n_j[0]) & (n_k[1] >= n_k[0])),
-        ("lost_references", fewer_references & stays & (n_j[1] <= n_j[0]) & (n_k[1] <= n_k[0])),
+        ("new_references", is_more),
+        ("lost_references", is_less),
         ("several", other_year | other_references),
         ("new_citers", by_citers & (citers[1] > citers[0])),
         ("lost_citers", by_citers & (citers[1] < citers[0])),

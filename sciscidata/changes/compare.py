@@ -135,6 +135,10 @@ class Comparison:
                 int(some["n"].sum()) for some in (splits, splits.filter(pl.col("split_a") != pl.col("split_b")))
             )
             lines.append(f"splits: {moved:,} of {counted(n, 'paper')} of both moved to another split")
+            if moved:
+                lines.append(
+                    "  a paper keeps its split only where seed and sizes are the same, and classes are drawn apart"
+                )
         return lines + [f"not told: {remark}" for remark in self.remarks]
 
     def _describe_works(self) -> Iterator[str]:
@@ -174,9 +178,10 @@ class Comparison:
         n, moved = self._count(with_index), self._count(with_index & pl.col("is_other_index"))
         if not n:
             return
-        steps = dict(self.steps.rows())
-        by = f", by {steps[0.5]:.3g} (median), {steps[0.9]:.3g} (p90), {steps[0.99]:.3g} (p99), {steps[1.0]:.3g} (most)"
-        yield f"index: {moved:,} of {n:,} moved{by if moved else ''}"
+        names = ("median", "p90", "p99", "most")
+        steps = zip(self.steps["quantile"], names, strict=True)
+        by = ", ".join(f"{step:.3g} ({name})" for step, name in steps) if moved else ""
+        yield f"index: {moved:,} of {n:,} moved{by and f', by {by}'}"
 
 
 def compare(

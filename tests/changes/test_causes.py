@@ -51,10 +51,6 @@ def told_of(one, other, cut) -> str:
         return "changed_year" if one["n_refs"] == other["n_refs"] else "several"
     citers = [side["n_i"] + side["n_j"] for side in (one, other)]
     up = {name: other[name] - one[name] for name in ("n_i", "n_j", "n_k", "n_refs")}
-    if up["n_refs"]:
-        sign, cause = (1, "new_references") if up["n_refs"] > 0 else (-1, "lost_references")
-        fits = citers[0] == citers[1] and sign * up["n_j"] >= 0 and sign * up["n_k"] >= 0
-        return cause if fits else "several"
 
     def label(of_citers, of_n_k):
         total = of_citers["n_i"] + of_citers["n_j"] + of_n_k["n_k"]
@@ -63,6 +59,10 @@ def told_of(one, other, cut) -> str:
     before, after = (label_of(side["cd_index"], cut) for side in (one, other))
     halves = {"citers": label(other, one), "n_k": label(one, other)}
     moved_by = [half for half in halves if halves[half] == after and [*halves.values()].count(before) == 1]
+    if up["n_refs"]:
+        sign, cause = (1, "new_references") if up["n_refs"] > 0 else (-1, "lost_references")
+        fits = sign * up["n_k"] >= 0 or moved_by == ["citers"]
+        return cause if fits and citers[0] == citers[1] and sign * up["n_j"] >= 0 else "several"
     if not up["n_k"]:
         moved_by = ["citers"]
     elif not (up["n_i"] or up["n_j"]):
