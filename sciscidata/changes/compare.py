@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import polars as pl
 
@@ -102,17 +102,20 @@ class Comparison:
             return "Same works, same labels: report as the same."
         works, n_both = self.works, self._count(_COUNTS)
         moved, other = self._count(_COUNTS & pl.col("moved")), self._count(_COUNTS & pl.col("is_other_index"))
-        noun = "paper" if self.kind == "release" else "work"
-        both = f"{counted(n_both, noun)} of both"
-        ways = {"came": works["gained"], "went": works["lost"], "were merged into another": works["merged"]}
+        both = f"{counted(n_both, 'paper' if self.kind == 'release' else 'work')} in both"
+        ways = {"came": works["gained"], "went": works["lost"], "merged into another": works["merged"]}
         came = ", ".join(f"{n:,} {word}" for word, n in ways.items() if n)
         if moved:
-            share = f" ({moved / n_both:.1%})"
-            text = f"Not the same: of {both} {moved:,}{share} {'has' if moved == 1 else 'have'} another label"
+            has = "has" if moved == 1 else "have"
+            text = f"Not the same: {moved:,} of {both} ({moved / n_both:.1%}) {has} another label"
         elif other:
-            text = f"Same labels, other indices: of {both} {other:,} {'has' if other == 1 else 'have'} another index"
+            text = f"Same labels, other indices: {other:,} of {both} {'has' if other == 1 else 'have'} another index"
         else:
-            text = f"{'Same labels, other works' if came else 'Same labels'}: none of {both} has another index"
+            text = f"Same labels, other works: {both} have the same label and index"
+            if not came:
+                text = (
+                    f"Same works: {both} have the same label and index, but works that are not judged or splits differ"
+                )
         return f"{text}; {came}." if came else f"{text}."
 
     def _count(self, which: pl.Expr) -> int:
@@ -124,9 +127,10 @@ class Comparison:
 
     def describe(self) -> list[str]:
         """Return the lines: what is compared, settings that differ, the verdict, works, labels, causes, splits."""
-        lines = [f"compared: {self.a} (A) and {self.b} (B)"]
+        is_frame = self.kind == "frame"
+        lines = ["compared: two frames, A and B" if is_frame else f"compared: {self.a} (A) and {self.b} (B)"]
         lines += [f"  {name}: {one} in A, {other} in B" for name, one, other in self.settings.rows()]
-        if self.settings.is_empty() and self.kind != "frame":
+        if self.settings.is_empty() and not is_frame:
             lines.append("  settings and data: the same, as far as both state them")
         lines += [self.verdict, *self._describe_works(), *self._describe_labels(), *self._describe_index()]
         if self.kind == "release":
@@ -229,7 +233,7 @@ def compare(
         >>> later = scores.with_columns(n_i=pl.Series([1, 2]), cd_index=pl.Series([0.5, 0.25]))
         >>> found = compare(scores, later)
         >>> found.verdict
-        'Not the same: of 2 works of both 1 (50.0%) has another label.'
+        'Not the same: 1 of 2 works in both (50.0%) has another label.'
         >>> found.causes.rows()
         [('new_citers', 1)]
     """
@@ -393,19 +397,31 @@ def _list_settings(a: Side, b: Side) -> pl.DataFrame:
     """List the settings that differ."""
     names = dict.fromkeys([*a.stated, *b.stated])
     rows = [
-        (name, *(_write(side.stated.get(name)) for side in (a, b)))
+        (name, *(_write(name, side.stated.get(name)) for side in (a, b)))
         for name in names
         if a.stated.get(name) != b.stated.get(name)
     ]
+    if a.data != b.data and not any(name.startswith("source ") for name, *_ in rows):
+        rows.append(("source sha256", *(_write("sha256", side.data) for side in (a, b))))
     return pl.DataFrame(rows, schema=dict.fromkeys(("setting", "a", "b"), pl.String()), orient="row")
 
 
-def _write(value: Any) -> str:  # noqa: ANN401 (JSON)
+def _write(name: str, value: Any) -> str:  # noqa: ANN401 (JSON)
     if value is None:
         return "none"
     if isinstance(value, list | dict):
-        return counted(len(value), "entry", "entries")
-    return f"{value:,}" if type(value) is int and value > 9_999 else shorten(str(value), 20)
+        return shorten(", ".join(_name_entry(one) for one in cast("Any", value)) or "none", 60)
+    if type(value) is int and "year" not in name and name != "seed":
+        return f"{value:,}"
+    text = str(value)
+    return shorten(text, 12 if name.endswith("sha256") else 60)
+
+
+def _name_entry(one: Any) -> str:  # noqa: ANN401 (JSON)
+    """Name an entry of a list, for example a file that was read."""
+    if isinstance(one, dict) and "name" in one:
+        return f"{one['name']} (sha256 {str(one.get('sha256'))[:8]})"
+    return str(one)
 
 
 def _state(a: Side, b: Side, differing: pl.DataFrame) -> dict[str, Any]:

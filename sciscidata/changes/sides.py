@@ -17,7 +17,7 @@ from sciscidata.judged import WINDOW_COMPLETE, is_cited, is_judged
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.own_label import stated_label
 from sciscidata.records.ids import ORIGINAL_ID, number_ids
-from sciscidata.release.manifest import lacks_scores
+from sciscidata.release.manifest import lacks_scores, of_a_stranger
 from sciscidata.release.read import SCORES_FILE, Release, list_data_files, read_release, read_settings
 from sciscidata.release.verify import kind_of
 from sciscidata.schemas import CD_SCORES, COMPARED, require_columns
@@ -28,7 +28,8 @@ KINDS: Final = {"release": "a release", "corpus": "a corpus", "scores": "a file 
 _NEEDED: Final = "Give two releases, two corpora or two files of CD indices."
 #: Parts of a manifest whose entries are compared, and what comes before the names of these entries.
 _SECTIONS: Final = {"cd": "", "thresholds": "", "split": "", "eligibility": "", "source": "source "}
-_NUMBERS: Final = ("n_i", "n_j", "n_k", "cd_index")
+#: Entries of a provenance that follow from the others.
+_HIDDEN: Final = ("removed_sha256", "report_sha256", "n_parts")
 
 
 class Side(NamedTuple):
@@ -95,12 +96,12 @@ def refuse_two_kinds(sides: tuple[object, object], kinds: tuple[str, str]) -> No
 
 def open_side(side: str | Path | Release | AnyFrame, kind: str, name: str, scoring: Scoring) -> Side:
     """Open one side. A corpus is scored, unless it was before."""
-    if isinstance(side, Release):
-        return _open_release(side, name)
+    if kind == "release":
+        release = side if isinstance(side, Release) else read_release(side)
+        with of_a_stranger(release.folder):
+            return _open_release(release, name)
     if not isinstance(side, str | Path):
         return _open_frame(side, name, scoring.thresholds)
-    if kind == "release":
-        return _open_release(read_release(side), name)
     if kind == "corpus":
         return _open_corpus(Path(side), name, scoring)
     return _open_scores(Path(side), name, scoring.thresholds)
@@ -129,6 +130,7 @@ def _open_release(release: Release, name: str) -> Side:
         prefix + option: value
         for section, prefix in _SECTIONS.items()
         for option, value in manifest.get(section, {}).items()
+        if option not in _HIDDEN
     }
     return Side(
         name,
@@ -149,8 +151,7 @@ def _open_corpus(folder: Path, name: str, scoring: Scoring) -> Side:
     file = write_cd_index(folder, cache / f"scores-{key}.parquet", scoring.config, cache_dir=cache, overwrite=True)
     scores = _open_scores(file, name, scoring.thresholds)
     years = works.select("work_id", "publication_year").collect(engine="streaming").lazy()
-    hidden = ("removed_sha256", "report_sha256", "n_parts")
-    stated = {f"source {key}": value for key, value in provenance.items() if key not in hidden}
+    stated = {f"source {key}": value for key, value in provenance.items() if key not in _HIDDEN}
     return scores._replace(
         kind="corpus",
         rows=scores.rows.join(years, on="work_id", how="left"),

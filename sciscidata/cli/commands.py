@@ -324,7 +324,7 @@ def compare(
     *,
     picture: Path | None = None,
 ) -> None:
-    """Say what changed between two releases, corpora or files of scores: works, labels, and what moved them.
+    """Say what changed between two releases, corpora or files of scores. Labels that moved have a cause each.
 
     Args:
         a: a release, a corpus, or a file of CD indices.

@@ -48,7 +48,8 @@ def references_of(edges) -> dict[int, set[int]]:
 def told_of(one, other, cut) -> str:
     """The cause by the definition on the page, of the counts of a work on both sides (with ``year``)."""
     if one["year"] != other["year"]:
-        return "changed_year" if one["n_refs"] == other["n_refs"] else "several"
+        is_unknown = None in (one["year"], other["year"])  # references of a work without a year are not counted
+        return "changed_year" if is_unknown or one["n_refs"] == other["n_refs"] else "several"
     citers = [side["n_i"] + side["n_j"] for side in (one, other)]
     up = {name: other[name] - one[name] for name in ("n_i", "n_j", "n_k", "n_refs")}
 

@@ -22,6 +22,7 @@ from sciscidata.errors import (
 )
 from sciscidata.pipeline import build
 from sciscidata.plots import plot_changes
+from sciscidata.release.read import Release
 from sciscidata.schemas import CHANGES
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
 from tests.changes.test_causes import told_of
@@ -138,8 +139,8 @@ def test_labels_that_moved_are_counted_of_works_judged_in_both_and_the_others_be
     assert became.height > 300  # their windows are over now
     text = str(found)
     assert f"became judged: {became.height:,}, of which {became['moved'].sum():,} have another label" in text
-    assert f"Not the same: of {both.height:,} works of both {both['moved'].sum()} (" in found.verdict
-    assert "1 were merged into another" in found.verdict
+    assert found.verdict.startswith(f"Not the same: {both['moved'].sum()} of {both.height:,} works in both (")
+    assert "1 merged into another" in found.verdict
     step = both.filter(pl.col("cd_index_a") != pl.col("cd_index_b")).select(
         (pl.col("cd_index_a") - pl.col("cd_index_b")).abs()
     )
@@ -189,16 +190,16 @@ def test_what_is_the_same_may_be_reported_as_the_same(versions, tmp_path):
     scores = pl.read_parquet(copy)
     near = ssd.compare(scores, scores.with_columns(pl.col("cd_index") * 1.0000001))
     assert not near.is_same
-    assert near.verdict.startswith("Same labels, other indices")
+    assert near.verdict.startswith("Same labels, other indices: ")
     fewer = ssd.compare(scores, scores.head(4_000))
     assert fewer.verdict.startswith("Same labels, other works")
 
 
 @pytest.fixture(scope="module")
-def releases(versions, tmp_path_factory) -> list[ssd.pipeline.Release]:
+def releases(versions, tmp_path_factory) -> list[Release]:
     home = tmp_path_factory.mktemp("releases")
-    cuts = (ssd.LabelThresholds(), ssd.LabelThresholds(), ssd.LabelThresholds.preset("wide"))
-    corpora = (*versions.corpora, versions.corpora[1])
+    cuts = [ssd.LabelThresholds.preset(name) for name in ("default", "default", "wide", "default")]
+    corpora = (*versions.corpora, versions.corpora[1], versions.corpora[1])
     return [
         build(
             ssd.BuildConfig(
@@ -208,9 +209,10 @@ def releases(versions, tmp_path_factory) -> list[ssd.pipeline.Release]:
                 out=home / str(i),
                 cache_dir=home / "cache",
                 novelty=None,
+                scores_file=i < 3,
             )
         )
-        for i in range(3)
+        for i in range(4)
     ]
 
 
@@ -232,6 +234,13 @@ def test_other_thresholds_and_seeds_of_releases_are_said_first(releases):
     assert "  disruptive_min: 0.001 in A, 0.1 in B" in first
     assert {*found.causes["cause"]} == {"thresholds"}
     assert found.splits.filter(pl.col("split_a") != pl.col("split_b"))["n"].sum() > 0
+
+
+def test_a_release_without_its_counts_has_labels_that_moved_for_unknown_reasons(releases):
+    found, known = ssd.compare(releases[0], releases[3]), ssd.compare(releases[0], releases[1])
+    assert found.labels.equals(known.labels)
+    assert {*found.causes["cause"]} <= {"unknown"}
+    assert "why labels moved, and which works are judged; A or B has no counts" in str(found)
 
 
 def test_what_cannot_be_compared_is_said_in_one_line(versions, releases, tmp_path):
