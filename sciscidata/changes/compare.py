@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, cast
@@ -40,7 +40,7 @@ _ORDER: Final[Mapping[str | None, int]] = {name: place for place, name in enumer
 _COUNTS: Final = counts_in_both()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Comparison:
     """What changed between A and B; printed, it says so.
 
@@ -60,9 +60,9 @@ class Comparison:
     b: str
     kind: str
     settings: pl.DataFrame
-    changes: pl.LazyFrame = field(repr=False)
-    steps: pl.DataFrame = field(repr=False)
-    tally: pl.DataFrame = field(repr=False)
+    changes: pl.LazyFrame
+    steps: pl.DataFrame
+    tally: pl.DataFrame
     remarks: tuple[str, ...] = ()
 
     @property
@@ -121,7 +121,7 @@ class Comparison:
     def _count(self, which: pl.Expr) -> int:
         return int(self.tally.filter(which)["n"].sum())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Say in lines what changed."""
         return "\n".join(self.describe())
 
@@ -318,6 +318,10 @@ def _compare(a: Side, b: Side, out: Path | None, *, overwrite: bool) -> Comparis
             step = (pl.col("cd_index_a") - pl.col("cd_index_b")).abs()
             changed.append(marked.filter(_COUNTS, "is_other_index").select(step=step))
             yield rows
+        if not any("kept" in part["status"] for part in tallies):
+            raise EmptyInputError(
+                f"{a.name} and {b.name} have no work in common, so there is nothing to compare. Are they of one source?"
+            )
 
     differing = _list_settings(a, b)
     if out is None:
@@ -328,7 +332,7 @@ def _compare(a: Side, b: Side, out: Path | None, *, overwrite: bool) -> Comparis
         with closing(batches()) as rows:
             changes = pl.scan_parquet(write_scores(rows, out, facts, replace=out.exists()), glob=False)
     tally = pl.concat(tallies).group_by(*_TALLIED, "is_other_index").agg(n=pl.col("n").sum().cast(pl.Int64))
-    comparison = Comparison(
+    return Comparison(
         a=a.name,
         b=b.name,
         kind=a.kind,
@@ -338,11 +342,6 @@ def _compare(a: Side, b: Side, out: Path | None, *, overwrite: bool) -> Comparis
         tally=tally.sort(pl.all()),
         remarks=tuple(_list_remarks(a, b)),
     )
-    if not comparison.works["kept"]:
-        raise EmptyInputError(
-            f"{a.name} and {b.name} have no work in common, so there is nothing to compare. Are they of one source?"
-        )
-    return comparison
 
 
 def _cause_of_measure(a: Side, b: Side) -> str:

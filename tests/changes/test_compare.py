@@ -138,6 +138,7 @@ def test_labels_that_moved_are_counted_of_works_judged_in_both_and_the_others_be
     became = kept.filter(~pl.col("judged_a"), "judged_b")
     assert became.height > 300  # their windows are over now
     text = str(found)
+    assert repr(found) == text  # what a notebook shows
     assert f"became judged: {became.height:,}, of which {became['moved'].sum():,} have another label" in text
     assert found.verdict.startswith(f"Not the same: {both['moved'].sum()} of {both.height:,} works in both (")
     assert "1 merged into another" in found.verdict
@@ -267,6 +268,9 @@ def test_what_cannot_be_compared_is_said_in_one_line(versions, releases, tmp_pat
     for error, told, sides, options in cases:
         with pytest.raises(error, match=told):
             ssd.compare(*sides, **options)
+    with pytest.raises(EmptyInputError):
+        ssd.compare(scores, scores.with_columns(pl.col("work_id") + 1), out=tmp_path / "none.parquet")
+    assert not (tmp_path / "none.parquet").exists()
     mine = tmp_path / "mine.parquet"
     scores.write_parquet(mine)
     with pytest.raises(ReleaseExistsError):
