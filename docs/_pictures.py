@@ -52,6 +52,12 @@ def draw_gallery() -> None:
     counts = cd_5.select("work_id", "n_i", "n_j", "window_complete").collect()
     save_both("null_cd_index", plots.plot_null_cd_index, null.join(counts, on="work_id"), **data)
     save_both("gallery_windows", plots.plot_windows, cd_5.collect(), cd_10.collect(), windows=(5, 10), **data)
+    was_known = (pl.col("publication_year") <= 2016) & (pl.col("work_id") % 10 > 0)
+    had_reference = (pl.col("citing_id") + pl.col("cited_id")) % 20 > 0
+    family = ssd.CDConfig(family=True)
+    before = ssd.compute_cd_index(works.filter(was_known), citations.filter(had_reference), family).collect()
+    now = ssd.compute_cd_index(works, citations, family).collect()
+    save_both("gallery_changes", plots.plot_changes, ssd.compare(before, now).changes, **data)
     save(plots.plot_by_field(labelled, **data), "gallery_by_field")
     save(plots.plot_by_field(labelled, score="", width="one", **data), "gallery_by_field_narrow", dpi=200)
     eligible = labelled.drop_nulls("disruption_label")

@@ -2,6 +2,7 @@
 
 from . import indicators as indicators
 from . import plots as plots
+from .changes.compare import compare as compare
 from .config import BuildConfig as BuildConfig
 from .corpus.folder import CorpusConfig as CorpusConfig
 from .corpus.folder import scan_corpus as scan_corpus

@@ -71,6 +71,19 @@ def is_cited(window: str = "") -> pl.Expr:
     return (n_citers(window) > 0).fill_null(value=False)
 
 
+def counts_in_both() -> pl.Expr:
+    """Say of rows of CHANGES whether a work counts: it has a label in A or B, and is judged in both, if that is known.
+
+    Example:
+        >>> row = {"status": "kept", "label_a": "neutral", "label_b": None, "judged_a": True, "judged_b": None}
+        >>> pl.DataFrame([row], schema_overrides={"judged_b": pl.Boolean}).select(counts_in_both()).item()
+        True
+    """
+    is_labelled = pl.col("label_a").is_not_null() | pl.col("label_b").is_not_null()
+    is_judged_in_both = (pl.col(f"judged_{side}").fill_null(value=True) for side in "ab")
+    return (pl.col("status") == "kept") & is_labelled & pl.all_horizontal(is_judged_in_both)
+
+
 def _is_over(window: str) -> pl.Expr:
     return pl.col(WINDOW_COMPLETE + window).cast(pl.Boolean).fill_null(value=True)
 

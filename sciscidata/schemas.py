@@ -88,6 +88,34 @@ CD_SWEEP = pl.Schema(
     }
 )
 
+#: What a comparison knows of a work on each side, A and B: the columns ``split_a``, ``split_b`` and so on.
+COMPARED = pl.Schema(
+    {
+        "split": pl.String(),
+        "publication_year": pl.Int32(),
+        "n_references": pl.Int64(),
+        "n_i": pl.UInt32(),
+        "n_j": pl.UInt32(),
+        "n_k": pl.UInt32(),
+        "cd_index": pl.Float64(),
+        "label": pl.String(),
+        "judged": pl.Boolean(),
+    }
+)
+
+#: One row per work of A or B, by work_id. ``status`` is kept, gained, lost or merged (into ``merged_into``). ``moved``:
+#: the label is another one, and ``cause`` says why. What a side does not know is null.
+CHANGES = pl.Schema(
+    {
+        "work_id": pl.Int64(),
+        "status": pl.String(),
+        "merged_into": pl.Int64(),
+        "moved": pl.Boolean(),
+        "cause": pl.String(),
+        **{f"{name}_{side}": dtype for name, dtype in COMPARED.items() for side in "ab"},
+    }
+)
+
 #: One row per work of WORKS. ``n_pairs`` is null for a work that is not scored; the rest when undefined.
 ATYPICALITY = pl.Schema(
     {

@@ -35,6 +35,7 @@ from sciscidata.plots import (
     plot_by_year,
     plot_cd_sweep,
     plot_cd_trajectory,
+    plot_changes,
     plot_comparison,
     plot_disruption,
     plot_drawn,
@@ -157,6 +158,7 @@ OF_ONE: dict[str, tuple[pl.DataFrame, Callable[[Any], Any]]] = {
         find_effect_of_missing_data(WORKS, CITATIONS, citations_missing=[], population="all"),
         plot_missing_data,
     ),
+    "plot_changes": (ssd.compare(SCORES, SCORES.clone()).changes.collect(), plot_changes),
     "plot_diagnostics": (ssd.diagnose(WORKS, CITATIONS), ssd.plot_diagnostics),
 }
 

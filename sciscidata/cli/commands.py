@@ -32,6 +32,7 @@ from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, translate
 from sciscidata.terminal.messages import tell
 
 if TYPE_CHECKING:
+    import sciscidata.changes.compare
     import sciscidata.cli.page
     import sciscidata.engines.config
     import sciscidata.engines.engine
@@ -313,6 +314,40 @@ def describe(
     page(path)
 
 
+def compare(
+    a: Path,
+    b: Path,
+    find: Annotated[
+        partial[sciscidata.changes.compare.Comparison],
+        arguments(sciscidata.changes.compare.compare, "conventions", "windows", "out", "overwrite", "cache_dir"),
+    ],
+    *,
+    picture: Path | None = None,
+) -> None:
+    """Say what changed between two releases, corpora or files of scores. Labels that moved have a cause each.
+
+    Args:
+        a: a release, a corpus, or a file of CD indices.
+        b: another one of the same kind; or the same corpus, with two conventions or windows.
+        picture: file to draw labels and causes into: PNG, SVG or PDF. None: no picture.
+
+    Example:
+        sciscidata compare slices/october slices/november --out changes.parquet
+    """
+    from sciscidata import plots
+    from sciscidata.cli.summary import measured, print_comparison
+    from sciscidata.plots.figure import check_picture
+
+    if picture is not None:
+        check_picture(picture)
+    with measured():
+        found = find(a, b)
+        if picture is not None:
+            plots.plot_changes(found.changes, path=picture)
+        out = find.keywords.get("out")
+        print_comparison(found, None if out is None else Path(out), picture)
+
+
 def diagnose(
     config: Annotated[_Config, settings("", "cache_dir", of_corpus=True)], *, picture: Path | None = None
 ) -> None:
@@ -519,7 +554,7 @@ class _Program(Program):
 
 _COMMANDS: Final = (
     *(build, background, ingest, graph, cd, null_cd, sweep, novelty, tasks, export),
-    *(verify, describe, diagnose, publish, fetch),
+    *(verify, describe, compare, diagnose, publish, fetch),
 )
 PROGRAM: Final = _Program(
     "sciscidata",

@@ -44,6 +44,7 @@ from sciscidata.storage import real_path, storage_error
 from sciscidata.terminal.messages import discard, printable
 
 if TYPE_CHECKING:
+    from sciscidata.changes.compare import Comparison
     from sciscidata.hubs.publish import Published
 
 logger = logging.getLogger(__name__)
@@ -279,6 +280,18 @@ def print_path(path: Path) -> list[Part]:
 
 
 @printed
+def print_comparison(found: Comparison, out: Path | None, picture: Path | None) -> Iterator[Part]:
+    """Print what changed between two sides, and which files say more."""
+    yield from found.describe()
+    if out is not None:
+        size = describe_file(out)
+        yield from _list_place("changes", out)
+        yield f"  {size['bytes']:,} bytes  sha256 {size['sha256']}"
+    if picture is not None:
+        yield f"picture: {shown(picture)}"
+
+
+@printed
 def print_verified(verified: Verified) -> Iterator[Part]:
     """Print that something holds what it says of itself."""
     counts = ", ".join(
@@ -366,7 +379,10 @@ def print_result(path: Path) -> Iterator[Part]:
         left_out = choice.count_left_out(rows, score)
         yield f"  judged: {left_out.judged:,}.{left_out.describe(measure.rows.removesuffix('s'))}"
     yield f"  columns: {', '.join(metadata['columns'])}"
-    yield f"  corpus: {metadata['source']}, corpus.json sha256 {metadata['corpus_sha256']}"
+    if metadata["corpus_sha256"] is None:
+        yield f"  of: {metadata['source']}"
+    else:
+        yield f"  corpus: {metadata['source']}, corpus.json sha256 {metadata['corpus_sha256']}"
     yield from _list_place("scores", path)
     yield f"  {size['bytes']:,} bytes  sha256 {size['sha256']}"
 

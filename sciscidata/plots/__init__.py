@@ -3,6 +3,7 @@
 from sciscidata.options.did_you_mean import missing_name
 from sciscidata.plots.by_group import plot_by
 from sciscidata.plots.by_year_and_field import plot_by_field, plot_by_year, plot_drawn, plot_works
+from sciscidata.plots.changes import plot_changes
 from sciscidata.plots.disruption import (
     plot_cd_sweep,
     plot_cd_trajectory,
@@ -27,6 +28,7 @@ __all__ = [
     "plot_by_year",
     "plot_cd_sweep",
     "plot_cd_trajectory",
+    "plot_changes",
     "plot_comparison",
     "plot_disruption",
     "plot_drawn",

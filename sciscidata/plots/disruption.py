@@ -615,21 +615,25 @@ def _index(name: str) -> str:
 
 def _draw_labels(axes: Axes, compared: Mapping[str, Any], names: tuple[str, str]) -> None:
     """Draw the table of labels, its axes in the order of the plane next to it."""
-    counts = np.zeros((3, 3), np.int64)  # computed, published
-    for cell in compared["labels"]:
-        counts[LABELS_BY_INDEX.index(cell["computed"]), LABELS_BY_INDEX.index(cell["published"])] = cell["works"]
+    cells = {(cell["published"], cell["computed"]): cell["works"] for cell in compared["labels"]}
+    draw_label_table(axes, cells, LABELS_BY_INDEX)
+    axes.set_xlabel(f"label by {_index(names[0])}")
+    axes.set_ylabel(f"label by {_index(names[1])}")
+
+
+def draw_label_table(axes: Axes, cells: Mapping[tuple[str, str], int], labels: Sequence[str]) -> None:
+    """Draw works by two labels, the first across: each number, and its share of the column."""
+    counts = np.array([[cells.get((first, second), 0) for first in labels] for second in labels], np.int64)
     totals = counts.sum(axis=0)
     shares = counts / np.maximum(totals, 1)
     axes.imshow(shares, cmap=_COLOURS, vmin=0, vmax=1, origin="lower")
-    for row, column in np.ndindex(3, 3):
+    for row, column in np.ndindex(*counts.shape):
         text = f"{counts[row, column]:,}" + (f"\n{shares[row, column]:.1%}" if totals[column] else "")
         colour = "white" if shares[row, column] < _BRIGHT else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
-    axes.set_xticks(range(3), LABELS_BY_INDEX, fontsize=7)
-    axes.set_yticks(range(3), LABELS_BY_INDEX, rotation=90, va="center", fontsize=7)
+    axes.set_xticks(range(len(labels)), labels, fontsize=7)
+    axes.set_yticks(range(len(labels)), labels, rotation=90, va="center", fontsize=7)
     axes.tick_params(length=0)
-    axes.set_xlabel(f"label by {_index(names[0])}")
-    axes.set_ylabel(f"label by {_index(names[1])}")
 
 
 def describe_two(compared: Mapping[str, Any], names: tuple[str, str]) -> str:
