@@ -32,6 +32,7 @@ from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, translate
 from sciscidata.terminal.messages import tell
 
 if TYPE_CHECKING:
+    import sciscidata.cli.explain_page
     import sciscidata.cli.page
     import sciscidata.engines.config
     import sciscidata.engines.engine
@@ -313,6 +314,27 @@ def describe(
     page(path)
 
 
+def explain(
+    config: Annotated[_Config, settings("cd thresholds", "background", of_corpus=True)],
+    work: str,
+    show: Annotated[
+        partial[None], arguments(sciscidata.cli.explain_page.explain_path, "scores", "pairs", "html", "overwrite")
+    ],
+) -> None:
+    """Explain the CD index of one work of a corpus, a graph or a release: the papers behind it, and how sure it is.
+
+    Args:
+        work: its work_id, its own id, an OpenAlex id or address, or its DOI.
+
+    Shown:
+        --html --overwrite --scores --pairs --background --window-years --compat --preset
+
+    Example:
+        sciscidata explain corpora/openalex 10.1038/s41586-019-1797-8 --html paper.html
+    """
+    show(_corpus(config), work, config)
+
+
 def diagnose(
     config: Annotated[_Config, settings("", "cache_dir", of_corpus=True)], *, picture: Path | None = None
 ) -> None:
@@ -519,7 +541,7 @@ class _Program(Program):
 
 _COMMANDS: Final = (
     *(build, background, ingest, graph, cd, null_cd, sweep, novelty, tasks, export),
-    *(verify, describe, diagnose, publish, fetch),
+    *(verify, describe, explain, diagnose, publish, fetch),
 )
 PROGRAM: Final = _Program(
     "sciscidata",

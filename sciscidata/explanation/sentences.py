@@ -1,0 +1,158 @@
+"""Say what was found of one work, in the words of a researcher."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import polars as pl
+
+from sciscidata.disruption.config import CDConfig
+from sciscidata.judged import WINDOW_COMPLETE
+from sciscidata.terminal.messages import counted, printable
+
+_OUTSIDE: Final = {"before": "before its window begins", "after": "after it ends", "undated": "in no known year"}
+
+
+def describe_counts(row: dict[str, Any], config: CDConfig) -> list[str]:
+    """Say which works are counted, and what index and label follow; or why there is none."""
+    if row["n_i"] is None:
+        return ["Its publication year is not known, so no citer can be counted and it has no CD index."]
+    n_i, n_j, n_k, n_refs = (int(row[name]) for name in ("n_i", "n_j", "n_k", "n_refs"))
+    n = n_i + n_j
+    built = f"at least one of its {counted(n_refs, 'reference')}" if n_refs != 1 else "its one reference"
+    parts = f"{n_i:,} of them nothing that it built on, {n_j:,} also {built}"
+    if n == 0:
+        parts = "so there is nothing to compare"
+    what = counted(n, "later work cites it", "later works cite it")
+    where = describe_window(row["publication_year"], config)
+    others = f"{counted(n_k, 'work cites', 'works cite')} only its references" if n_refs else "it has none on record"
+    lines = [f"{what}{where}, {parts}; {others}."]
+    if row["cd_index"] is not None:
+        lines[0] = lines[0][:-1] + f": CD {row['cd_index']:.3g}"
+        lines[0] += f", {row['disruption_label']}." if row["disruption_label"] else "."
+        if n:
+            lines.append(f"CD = ({n_i:,} - {n_j:,}) / ({n_i:,} + {n_j:,} + {n_k:,}).")
+    elif n_refs == 0 and config.zero_references == "null":
+        lines.append(
+            "No reference of it is on record, so the CD index is undefined: a missing list would make it 1. "
+            "CDConfig.zero_references='keep' computes it."
+        )
+    else:
+        lines.append("So the CD index is undefined.")
+    return lines
+
+
+def describe_released(row: dict[str, Any]) -> list[str]:
+    """Say what a release has of the counts of a work."""
+    if row["n_i"] is None:
+        return ["Its counts are not known here."]
+    n_i, n_j, n_k = row["n_i"], row["n_j"], row["n_k"]
+    n = n_i + n_j
+    line = f"{counted(n, 'later work cites it', 'later works cite it')}, {n_i:,} of them nothing that it built on, "
+    line += f"{n_j:,} also a reference of it"
+    line += f"; {counted(n_k, 'work cites', 'works cite')} only its references" if n_k is not None else ""
+    if row["cd_index"] is not None:
+        line += f": CD {row['cd_index']:.3g}" + (f", {row['disruption_label']}" if row["disruption_label"] else "")
+    lines = [f"{line}."]
+    return lines if n else [*lines, "Not judged: no work cites it in the window, so this value says nothing about it."]
+
+
+def describe_window(year: int | None, config: CDConfig) -> str:
+    """Say in which years citers count, where one span holds for all of them."""
+    if year is None or config.window_from != "focal" or config.time != "publication_year" or config.earlier_citers:
+        return ""
+    times = config.times_of_citers(year, config.window_years)
+    if config.window_years is None:
+        return f" since {times[0]}"
+    return f" in {times[0]}" if len(times) == 1 else f" ({times[0]} to {times[-1]})"
+
+
+def describe_outside(outside: dict[str, int]) -> list[str]:
+    """Say how many citers do not count, and why."""
+    if not outside:
+        return []
+    n = sum(outside.values())
+    why = ", ".join(f"{f'{some:,} ' if some < n else ''}{_OUTSIDE[name]}" for name, some in outside.items())
+    return [f"{counted(n, 'more work cites it and does', 'more works cite it and do')} not count: {why}."]
+
+
+def describe_judged(row: dict[str, Any], last_year: int | None) -> list[str]:
+    """Say that a work is not judged, and why; nothing of one that is."""
+    if row["cd_index"] is None or row["is_judged"]:
+        return []
+    if row[WINDOW_COMPLETE] is False:
+        end = f" before {last_year}, the last year of the data" if last_year is not None else ""
+        return [f"Not judged: its window is not over{end}, so citers may still come."]
+    return ["Not judged: no work cites it in the window, so this value says nothing about it."]
+
+
+def describe_certainty(row: dict[str, Any], prior: str) -> list[str]:
+    """Say how often the label comes back, and where the index lies, if the work is cited anew."""
+    if row["label_confidence"] is None or not row["is_judged"]:
+        return []
+    times = round(100 * row["label_confidence"])
+    lines = [f"Of 100 works with these counts, cited anew, {times} would be {row['disruption_label']} again"]
+    if row["cd_low"] is not None:
+        lines[0] += f"; of 100 indices, 95 would lie between {row['cd_low']:.2g} and {row['cd_high']:.2g}"
+    return [f"{lines[0]} (prior: {prior})."]
+
+
+def describe_turns(turns: pl.DataFrame) -> list[str]:
+    """Say what is the least that would turn the label."""
+    parts = [
+        f"{row['n_citers']:,} {row['change'] if row['n_citers'] != 1 else row['change'].replace('citers', 'citer')} "
+        f"would make it {row['to_label']}"
+        for row in turns.unique("to_label", keep="first", maintain_order=True).iter_rows(named=True)
+        if row["to_label"] is not None
+    ]
+    return [f"{'; '.join(parts)}."] if parts else []
+
+
+def describe_conventions(rows: pl.DataFrame) -> list[str]:
+    """Say which label the published conventions give, and what other windows say."""
+    published = rows.filter(pl.col("convention") != "this")
+    names: dict[str, list[str]] = {}
+    for name, label in published.select("convention", "disruption_label").iter_rows():
+        names.setdefault(label or "without a label", []).append(name)
+    lines: list[str] = []
+    if names:
+        said = "; ".join(f"{label} by {', '.join(some)}" for label, some in names.items())
+        lines.append(f"Published conventions: {said}.")
+    own = rows.filter(pl.col("convention") == "this").drop_nulls("cd_index")[1:]
+    if own.height:
+        windows = ", ".join(
+            f"{'all years' if window == 'all' else f'{window} years'} {cd:.2g}"
+            for window, cd in own.select("window", "cd_index").iter_rows()
+        )
+        lines.append(f"Other windows: {windows}.")
+    return lines
+
+
+def describe_self_citations(row: dict[str, Any]) -> list[str]:
+    """Say how many citers share an author with the work."""
+    n = row.get("n_self_citers")
+    if n is None:
+        return ["No author of it is known, so citers of its own authors are not told apart."]
+    if n == 0:
+        return ["No citer shares a known author with it."]
+    left = row["independent_cd_index"]
+    without = f"CD {left:.3g} without works of its authors" if left is not None else "without them it has no index"
+    return [f"{counted(n, 'citer shares', 'citers share')} an author with it; {without}."]
+
+
+def describe_pairs(row: dict[str, Any], pairs: pl.DataFrame) -> list[str]:
+    """Say which venue pairs made the two z of a work."""
+    if pairs.is_empty() or row.get("z_median") is None:
+        return ["Its atypicality is undefined: fewer than two of its references have a year and a venue that vary."]
+    lines = [f"z of {counted(pairs.height, 'venue pair')}: 10th percentile {row['z_p10']:.3g}, "]
+    lines[0] += f"median {row['z_median']:.3g}."
+    for role in ("10th percentile", "median"):
+        near = pairs.filter(pl.col("role").str.contains(role, literal=True)).head(1)
+        for pair in near.iter_rows(named=True):
+            a, b = (pair[f"source_name_{end}"] or f"S{pair[f'source_id_{end}']}" for end in "ab")
+            expected = f"{pair['mean']:.3g}" if pair["mean"] is not None else "unknown"
+            lines.append(
+                f"Nearest to the {role}: {printable(a)} with {printable(b)}, cited together {pair['n_observed']:,} "
+                f"times, {expected} expected (z {pair['z']:.3g})."
+            )
+    return lines
