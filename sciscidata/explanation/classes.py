@@ -24,9 +24,9 @@ WINDOWS: Final[tuple[Window, ...]] = (3, 5, 10, None)
 #: Changes of the citers of a work, by how they move n_i, n_j, n_k.
 CHANGES: Final[Mapping[str, tuple[int, int]]] = {
     "more citers of it alone": (1, 0),
-    "more citers of both": (0, 1),
+    "more citers of it and its references": (0, 1),
     "fewer citers of it alone": (-1, 0),
-    "fewer citers of both": (0, -1),
+    "fewer citers of it and its references": (0, -1),
 }
 _FARTHEST: Final = 1 << 20
 

@@ -17,24 +17,17 @@ def describe_counts(row: dict[str, Any], config: CDConfig) -> list[str]:
     """Say which works are counted, and what index and label follow; or why there is none."""
     if row["n_i"] is None:
         return ["Its publication year is not known, so no citer can be counted and it has no CD index."]
-    n_i, n_j, n_k, n_refs = (int(row[name]) for name in ("n_i", "n_j", "n_k", "n_refs"))
+    n_refs, years = int(row["n_refs"]), describe_window(row["publication_year"], config)
+    n_i, n_j, n_k = (int(row[name]) for name in ("n_i", "n_j", "n_k"))
     n = n_i + n_j
-    built = f"at least one of its {counted(n_refs, 'reference')}" if n_refs != 1 else "its one reference"
-    parts = f"{n_i:,} of them nothing that it built on, {n_j:,} also {built}"
-    if n == 0:
-        parts = "so there is nothing to compare"
-    what = counted(n, "later work cites it", "later works cite it")
-    where = describe_window(row["publication_year"], config)
-    others = f"{counted(n_k, 'work cites', 'works cite')} only its references" if n_refs else "it has none on record"
-    lines = [f"{what}{where}, {parts}; {others}."]
+    lines = [_describe_citers(n_i, n_j, n_k, n_refs, years)]
     if row["cd_index"] is not None:
-        lines[0] = lines[0][:-1] + f": CD {row['cd_index']:.3g}"
-        lines[0] += f", {row['disruption_label']}." if row["disruption_label"] else "."
+        lines[0] = f"{lines[0][:-1]}: CD {row['cd_index']:.3g}{_comma(row['disruption_label'])}."
         if n:
             lines.append(f"CD = ({n_i:,} - {n_j:,}) / ({n_i:,} + {n_j:,} + {n_k:,}).")
     elif n_refs == 0 and config.zero_references == "null":
         lines.append(
-            "No reference of it is on record, so the CD index is undefined: a missing list would make it 1. "
+            "So the CD index is undefined: a list that is only missing would make it 1. "
             "CDConfig.zero_references='keep' computes it."
         )
     else:
@@ -42,19 +35,33 @@ def describe_counts(row: dict[str, Any], config: CDConfig) -> list[str]:
     return lines
 
 
+def _describe_citers(n_i: int, n_j: int, n_k: int | None, n_refs: int | None, years: str = "") -> str:
+    n = n_i + n_j
+    built = "its one reference" if n_refs == 1 else "at least one of its references"
+    if n_refs is not None and n_refs > 1:
+        built = f"at least one of its {n_refs:,} references"
+    parts = f", {n_i:,} of them nothing that it built on, {n_j:,} also {built}"
+    if not (n_i and n_j):
+        parts = f" and also {built}" if n_j else " and nothing that it built on" if n_i else ""
+    what = counted(n, "later work cites it", "later works cite it") if n else "No later work cites it"
+    if n_refs == 0:
+        return f"{what}{years}{parts}; it has no reference on record."
+    others = f"; {counted(n_k, 'work cites', 'works cite')} only its references" if n_k is not None else ""
+    return f"{what}{years}{parts}{others}."
+
+
 def describe_released(row: dict[str, Any]) -> list[str]:
     """Say what a release has of the counts of a work."""
     if row["n_i"] is None:
         return ["Its counts are not known here."]
-    n_i, n_j, n_k = row["n_i"], row["n_j"], row["n_k"]
-    n = n_i + n_j
-    line = f"{counted(n, 'later work cites it', 'later works cite it')}, {n_i:,} of them nothing that it built on, "
-    line += f"{n_j:,} also a reference of it"
-    line += f"; {counted(n_k, 'work cites', 'works cite')} only its references" if n_k is not None else ""
+    line = _describe_citers(row["n_i"], row["n_j"], row["n_k"], row["n_refs"])
     if row["cd_index"] is not None:
-        line += f": CD {row['cd_index']:.3g}" + (f", {row['disruption_label']}" if row["disruption_label"] else "")
-    lines = [f"{line}."]
-    return lines if n else [*lines, "Not judged: no work cites it in the window, so this value says nothing about it."]
+        line = f"{line[:-1]}: CD {row['cd_index']:.3g}{_comma(row['disruption_label'])}."
+    return [line, *describe_judged(row, None)]
+
+
+def _comma(label: str | None) -> str:
+    return f", {label}" if label else ""
 
 
 def describe_window(year: int | None, config: CDConfig) -> str:
@@ -80,7 +87,7 @@ def describe_judged(row: dict[str, Any], last_year: int | None) -> list[str]:
     """Say that a work is not judged, and why; nothing of one that is."""
     if row["cd_index"] is None or row["is_judged"]:
         return []
-    if row[WINDOW_COMPLETE] is False:
+    if row.get(WINDOW_COMPLETE) is False:
         end = f" before {last_year}, the last year of the data" if last_year is not None else ""
         return [f"Not judged: its window is not over{end}, so citers may still come."]
     return ["Not judged: no work cites it in the window, so this value says nothing about it."]
@@ -91,7 +98,8 @@ def describe_certainty(row: dict[str, Any], prior: str) -> list[str]:
     if row["label_confidence"] is None or not row["is_judged"]:
         return []
     times = round(100 * row["label_confidence"])
-    lines = [f"Of 100 works with these counts, cited anew, {times} would be {row['disruption_label']} again"]
+    often = "over 99" if times == 100 else "under 1" if times == 0 else str(times)
+    lines = [f"Of 100 works with these counts, cited anew, {often} would be {row['disruption_label']} again"]
     if row["cd_low"] is not None:
         lines[0] += f"; of 100 indices, 95 would lie between {row['cd_low']:.2g} and {row['cd_high']:.2g}"
     return [f"{lines[0]} (prior: {prior})."]

@@ -71,7 +71,7 @@ def plot_work(explanation: Explanation, **look: Unpack[Look]) -> Figure:
     cites what. Where dots would be too small to see, bars count citers.
 
     Args:
-        explanation: of ``sciscidata.explain``.
+        explanation: what ``explain`` returns.
         **look: where the picture goes, and what it says of its data; see ``Look``.
 
     Raises:

@@ -113,7 +113,7 @@ def test_no_smaller_change_turns_the_label():
         edges += [(work, 1) for work in range(10 + n_i, 10 + n_i + n_j + n_k)]
         found = ssd.explain(2, *frames(years, edges), thresholds=cut)
         assert found.scores.select("n_i", "n_j", "n_k").row(0) == (n_i, n_j, n_k)
-        moves = {"alone": (1, 0), "both": (0, 1)}
+        moves = {"alone": (1, 0), "references": (0, 1)}
         for to, change, n, cd in found.turns.iter_rows():
             i, j = (step * (1 if change.startswith("more") else -1) for step in moves[change.split()[-1]])
             assert label(n_i + n * i, n_j + n * j) == to
@@ -133,7 +133,7 @@ def test_labels_by_rank_are_turned_by_the_cut_offs_of_the_cell():
     more = found.turns.filter(change="more citers of it alone").rows()
     assert (None, "more citers of it alone", 1, 1 / 3) in more
     assert ("disruptive", "more citers of it alone", 2, 0.5) in more
-    assert "1 fewer citer of both would make it disruptive" in found.text
+    assert "1 fewer citer of it and its references would make it disruptive" in found.text
 
 
 def test_confidence_and_interval_are_those_of_the_same_prior(example, scored):
@@ -194,7 +194,7 @@ def test_a_work_that_is_not_judged_says_why():
     assert "no work cites it in the window, so this value says nothing" in texts[2]
     assert "its window is not over before 2010, the last year of the data" in texts[5]
     assert "publication year is not known" in texts[6]
-    assert "No reference of it is on record" in texts[1]
+    assert "it has no reference on record" in texts[1]
     assert all(" citer" not in texts[work].splitlines()[-1] for work in (1, 6))
 
 
