@@ -169,12 +169,12 @@ def _draw_citers(
     gap = 1.6 / place.mm[1]
     rooms = {"i": 0.9 - place.middle - gap, "j": place.middle - place.strip - gap}
     of_class = {name: dict(counts.filter(pl.col("class") == name).select(_YEAR, "works").rows()) for name in "ij"}
-    words = {"i": "cite it alone", "j": "cite it and its references"}
+    words = {"i": "it alone", "j": "it and its references"}
     heights = {"i": 0.995, "j": place.strip + 0.015}
     for name, colour in list(_COLOURS.items())[:2]:
-        text = f"{sum(of_class[name].values()):,} {words[name]}"
+        text = f"{counted(sum(of_class[name].values()), 'cites', 'cite')} {words[name]}"
         axes.text(1.0, heights[name], text, color=colour, ha="right", va="top" if name == "i" else "bottom", fontsize=7)
-    rooms["j"] -= 3.2 / place.mm[1]  # of the words below
+    rooms["j"] -= 4.2 / place.mm[1]  # of the words below
     pitch = across = _find_pitch(of_class, rooms, place)
     if pitch < _SMALLEST_MM:
         _draw_bars(axes, of_class, rooms, place, gap)
