@@ -1,7 +1,7 @@
 """The citations around one work: what it cites, and everything that cites it or a reference of it.
 
 They are cut out of frames by filters, and out of a graph by one pass over its citations. That pass holds 16 MB of a
-graph on disk at a time.
+graph on disk at a time. It is not needed where the citers of every work lie beside the graph (``write_citers``).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sciscidata._support.parallel import run_all
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.windows import find_open_in_fields, last_year_of
 from sciscidata.errors import StorageError, WorkIdError
+from sciscidata.graph.citers import read_citers
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.records.ids import ORIGINAL_ID, require_one_row_each
 from sciscidata.records.last_year_of_data import find_last_year
@@ -150,14 +151,17 @@ def _facts_of(graph: CitationGraph, places: Int64Array, ids: Int64Array) -> pl.D
 
 def _find_citers(graph: CitationGraph, targets: Int32Array, n_threads: int) -> tuple[Int64Array, AnyArray]:
     """Return who cites one of some works, by index, and the place of the cited one in ``targets``."""
-    from sciscidata.explanation._scan_kernels import find_citations  # numba takes a while to import
-
     n = int((graph.citer_offsets[targets + 1] - graph.citer_offsets[targets]).sum())
     if not 0 <= n <= graph.n_citations:
         raise _damage(graph)
+    file = _file_of(graph.refs)
+    if file is not None and (listed := read_citers(graph, targets)) is not None:
+        which = np.repeat(np.arange(targets.size), [one.size for one in listed])
+        return np.concatenate(listed).astype(np.int64), which
+    from sciscidata.explanation._scan_kernels import find_citations  # numba takes a while to import
+
     is_likely = np.zeros(_LIKELY, np.uint8)
     is_likely[targets & (_LIKELY - 1)] = 1
-    file = _file_of(graph.refs)
 
     def look(share: tuple[int, int]) -> tuple[Int64Array, AnyArray]:
         places, which, n_found = np.empty(n, np.int64), np.empty(n, np.int32), 0

@@ -43,6 +43,16 @@ def test_a_graph_needs_the_number_of_a_work_only(run, world, work):
     assert out.startswith(f"W{work} (")
 
 
+def test_the_citers_of_a_graph_are_kept_on_request(run, world, work):
+    folder, _ = world
+    before = run("explain", str(folder), str(work))[1]
+    status, out, _ = run("graph", str(folder), "--citers")
+    (place,) = (folder / "cache").glob("citers-*")
+    assert status == 0
+    assert f"citers: {place}\n" in out
+    assert run("explain", str(folder), str(work))[1] == before
+
+
 def test_scores_of_the_corpus_say_how_sure_a_label_is(run, world, work):
     folder, scores = world
     _, other, _ = run("explain", str(folder), str(work))

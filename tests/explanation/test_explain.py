@@ -15,6 +15,7 @@ import sciscidata as ssd
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.config import COMPAT
 from sciscidata.errors import ConfigError, InputNotFoundError, StorageError, WorkIdError
+from sciscidata.graph.citers import write_citers
 from sciscidata.graph.graph import build_graph, graph_folder, read_graph
 from sciscidata.indicators import compute_cd_interval, compute_independent_cd_index, find_label_prior
 from sciscidata.label_thresholds import compute_disruption_labels
@@ -268,6 +269,27 @@ def test_a_corpus_and_its_graph_on_disk_say_the_same_as_frames(example, scored, 
         ssd.explain(5, graph)
     with pytest.raises(WorkIdError, match="knows works by their numbers"):
         ssd.explain("10.1/abc", graph)
+
+
+def test_citers_on_disk_say_the_same_as_a_pass_over_all_citations(example, scored, tmp_path, monkeypatch):
+    works, citations, _ = example
+    graph = build_graph(works, citations, cache_dir=tmp_path)
+    some = scored.filter(pl.col("n") > 0).sort("work_id")["work_id"][::400].to_list()
+    expected = [ssd.explain(work, graph) for work in some]
+    monkeypatch.setattr("sciscidata.graph.citers._MOST_CITERS", 1 << 10)
+    place = write_citers(graph)
+    starts, citers = graph.citers_among(range(graph.n_works))
+    assert np.array_equal(starts, graph.citer_offsets)
+    assert (place / "citers.bin").read_bytes() == citers.tobytes()
+    assert ssd.verify(place)
+    monkeypatch.setattr("sciscidata.explanation.neighbourhood.run_all", None)  # no pass is made
+    for work, one in zip(some, expected, strict=True):
+        found = ssd.explain(work, graph_folder(graph))
+        assert found.text == one.text
+        assert all(getattr(found, name).equals(rows) for name, _, rows in one.tables())
+    np.full(citers.size, graph.n_works, np.int32).tofile(place / "citers.bin")
+    with pytest.raises(StorageError, match=r"citers.bin is damaged. Remove its folder"):
+        ssd.explain(some[0], graph)
 
 
 def test_a_graph_whose_numbers_lead_nowhere_is_an_error(tmp_path):
