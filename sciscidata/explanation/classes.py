@@ -14,7 +14,7 @@ import polars as pl
 from sciscidata.disruption.config import COMPAT, CDConfig, Window
 from sciscidata.disruption.index import add_indices
 from sciscidata.errors import ConfigError
-from sciscidata.explanation.neighbourhood import DATE, TIME, Neighbourhood
+from sciscidata.explanation.neighbourhood import TIME, Neighbourhood
 from sciscidata.judged import WINDOW_COMPLETE
 from sciscidata.label_thresholds import LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels
 from sciscidata.schemas import CD_SCORES
@@ -110,15 +110,17 @@ def score(around: Neighbourhood, config: CDConfig, classes: Mapping[str, Classes
     return add_indices(pl.DataFrame(counts), plain)
 
 
-def score_window(around: Neighbourhood, config: CDConfig, window: Window) -> tuple[Classes | None, pl.DataFrame]:
-    """Return the classes of one window, and CD_SCORES with ``window_complete`` of it, one row."""
+def score_window(around: Neighbourhood, config: CDConfig, window: Window) -> pl.DataFrame:
+    """Return CD_SCORES with ``window_complete`` of one window, one row."""
     classes = classify(around, config, window)
     row = score(around, replace(config, windows=()), {"": classes})
-    time = around.time(config)
-    is_over = None
-    if time is not None and (first := config.first_open_time(window, around.last_year)) is not None:
-        is_over = time < first
-    return classes, row.with_columns(pl.lit(is_over, pl.Boolean).alias(WINDOW_COMPLETE))
+    return row.with_columns(pl.lit(is_over(around, config, window), pl.Boolean).alias(WINDOW_COMPLETE))
+
+
+def is_over(around: Neighbourhood, config: CDConfig, window: Window) -> bool | None:
+    """Say whether the window of the work is over before the data's last year; None where that is not known."""
+    time, first = around.time(config), config.first_open_time(window, around.last_year)
+    return None if time is None or first is None else time < first
 
 
 def compare_conventions(around: Neighbourhood, config: CDConfig, thresholds: LabelThresholds) -> pl.DataFrame:
@@ -137,7 +139,7 @@ def compare_conventions(around: Neighbourhood, config: CDConfig, thresholds: Lab
         except ConfigError:  # a window without end, where each citation has its own
             continue
         shown = "all" if window is None else str(window)
-        row = score_window(around, fits, window)[1]
+        row = score_window(around, fits, window)
         rows.append(row.select(pl.lit(name).alias("convention"), pl.lit(shown).alias("window"), pl.exclude("work_id")))
     return label(pl.concat(rows), around, thresholds)
 
@@ -147,6 +149,12 @@ def label(rows: pl.DataFrame, around: Neighbourhood, thresholds: LabelThresholds
     added = [name for name in thresholds.cell_columns if name not in rows.columns]
     cell = [pl.lit(around.fact(name)).alias(name) for name in added]
     return compute_disruption_labels(rows.with_columns(cell), thresholds).collect().drop(added)
+
+
+def no_turns() -> pl.DataFrame:
+    """Return the table of ``find_turns`` without a row."""
+    schema = {"to_label": pl.String, "change": pl.String, "n_citers": pl.Int64, "cd_index": pl.Float64}
+    return pl.DataFrame(schema=schema)
 
 
 def find_turns(counts: pl.DataFrame, around: Neighbourhood, thresholds: LabelThresholds) -> pl.DataFrame:
@@ -182,7 +190,7 @@ def find_turns(counts: pl.DataFrame, around: Neighbourhood, thresholds: LabelThr
     return pl.concat(found).sort("n_citers", *orders)
 
 
-def describe_outside(around: Neighbourhood, config: CDConfig, classes: Classes) -> dict[str, int]:
+def count_outside(around: Neighbourhood, config: CDConfig, classes: Classes) -> dict[str, int]:
     """Count the citers of the work that are not counted, by why: before the window, after it, without a year."""
     citing = around.links.filter(pl.col("cited_id") == around.work_id).select(work_id="citing_id")
     left = citing.join(classes.citers, left_on="work_id", right_on="citing_id", how="anti")
@@ -191,12 +199,3 @@ def describe_outside(around: Neighbourhood, config: CDConfig, classes: Classes) 
     first = config.times_of_citers(time, config.window_years).start
     counts = {"before": int((times < first).sum()), "after": int((times >= first).sum()), "undated": times.null_count()}
     return {name: n for name, n in counts.items() if n}
-
-
-def list_citers(rows: pl.DataFrame, around: Neighbourhood, most: int | None = None) -> pl.DataFrame:
-    """Put what is known of works beside their ids, by (year, work_id); at most the first ``most``."""
-    facts = around.facts.drop("source_id", "source_name", "primary_field", "doi", DATE, strict=False)
-    named = rows.rename({"citing_id": "work_id"}).join(facts, on="work_id", how="left")
-    first = [name for name in facts.columns if name in named.columns]
-    ordered = named.select(*first, pl.exclude(first)).sort("publication_year", "work_id", nulls_last=True)
-    return ordered if most is None else ordered.head(most)

@@ -7,13 +7,31 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.label_prior import LabelPrior
+from sciscidata.explanation.neighbourhood import YEAR, Neighbourhood
 from sciscidata.judged import WINDOW_COMPLETE
+from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.terminal.messages import counted, printable
 
 _OUTSIDE: Final = {"before": "before its window begins", "after": "after it ends", "undated": "in no known year"}
 
 
-def describe_counts(row: dict[str, Any], config: CDConfig) -> list[str]:
+def name_work(around: Neighbourhood) -> str:
+    """Name a work: its id, its year, its title."""
+    original, title, year = (around.fact(name) for name in (ORIGINAL_ID, "title", YEAR))
+    name = str(original) if original is not None else f"W{around.work_id}"
+    return f"{printable(name)}{f' ({year})' if year is not None else ''}{f': {printable(title)}' if title else ''}"
+
+
+def name_prior(prior: LabelPrior | None) -> str:
+    """Say of which works a prior is."""
+    if prior is None:
+        return "the shipped one, of other works"
+    return f"{counted(prior.works, 'work')} with one to eight citers"
+
+
+def describe_counts(row: dict[str, Any], config: CDConfig, cut: LabelThresholds) -> list[str]:
     """Say which works are counted, and what index and label follow; or why there is none."""
     if row["n_i"] is None:
         return ["Its publication year is not known, so no citer can be counted and it has no CD index."]
@@ -24,7 +42,7 @@ def describe_counts(row: dict[str, Any], config: CDConfig) -> list[str]:
     if row["cd_index"] is not None:
         lines[0] = f"{lines[0][:-1]}: CD {row['cd_index']:.3g}{_comma(row['disruption_label'])}."
         if n:
-            lines.append(f"CD = ({n_i:,} - {n_j:,}) / ({n_i:,} + {n_j:,} + {n_k:,}).")
+            lines.append(f"CD = ({n_i:,} - {n_j:,}) / ({n_i:,} + {n_j:,} + {n_k:,}); {_describe_labels(cut)}.")
     elif n_refs == 0 and config.zero_references == "null":
         lines.append(
             "So the CD index is undefined: a list that is only missing would make it 1. "
@@ -33,6 +51,16 @@ def describe_counts(row: dict[str, Any], config: CDConfig) -> list[str]:
     else:
         lines.append("So the CD index is undefined.")
     return lines
+
+
+def _describe_labels(cut: LabelThresholds) -> str:
+    """Say where labels begin and end."""
+    if cut.cells:
+        return "labels are by rank within field and years"
+    low, high = cut.consolidating_max, cut.disruptive_min
+    if cut.inclusive:
+        return f"disruptive from {high:g} on, consolidating up to {low:g}"
+    return f"disruptive above {high:g}, consolidating below {low:g}"
 
 
 def _describe_citers(n_i: int, n_j: int, n_k: int | None, n_refs: int | None, years: str = "") -> str:

@@ -25,8 +25,8 @@ def write_citers(graph: CitationGraph) -> Path:
     """Write the citers of every work of a graph on disk into a folder beside it, or use it again; return the folder.
 
     The file has int32 indices of citing works, 4 bytes per citation: those of work i, ascending, lie from
-    citer_offsets[i] to citer_offsets[i+1]. Memory: at most 2 GB, and 8 bytes per work, beside mapped files. A pass over all citations makes
-    the citers of half a billion.
+    citer_offsets[i] to citer_offsets[i+1]. Memory: at most 2 GB, and 8 bytes per work, beside mapped files. A pass over
+    all citations makes the citers of half a billion.
     """
     return cached_folder(_folder_of(graph), partial(_make, graph))
 
