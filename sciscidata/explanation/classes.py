@@ -64,6 +64,8 @@ def classify(around: Neighbourhood, config: CDConfig, window: Window) -> Classes
     time = around.time(config)
     if time is None:
         return None
+    if config.is_too_late(time, window):
+        return Classes.empty()
     links = around.links
     for end, name in (("citing_id", "t"), ("cited_id", "s")):
         links = links.join(times.rename({"work_id": end, TIME: name}), on=end, how="left")

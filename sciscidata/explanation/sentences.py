@@ -14,7 +14,11 @@ from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.terminal.messages import counted, printable
 
-_OUTSIDE: Final = {"before": "before its window begins", "after": "after it ends", "undated": "in no known year"}
+_OUTSIDE: Final = {
+    "before": "before its window begins",
+    "after": "after its window ends",
+    "undated": "in no known year",
+}
 
 
 def name_work(around: Neighbourhood) -> str:
@@ -129,7 +133,8 @@ def describe_certainty(row: dict[str, Any], prior: str) -> list[str]:
     often = "over 99" if times == 100 else "under 1" if times == 0 else str(times)
     lines = [f"Of 100 works with these counts, cited anew, {often} would be {row['disruption_label']} again"]
     if row["cd_low"] is not None:
-        lines[0] += f"; of 100 indices, 95 would lie between {row['cd_low']:.2g} and {row['cd_high']:.2g}"
+        low, high = (f"{row[end] + 0.0:.2g}" for end in ("cd_low", "cd_high"))  # -0.0 is 0
+        lines[0] += f"; of 100 indices, 95 would lie between {low} and {high}"
     return [f"{lines[0]} (prior: {prior})."]
 
 

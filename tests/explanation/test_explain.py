@@ -20,7 +20,7 @@ from sciscidata.graph.graph import build_graph, graph_folder, read_graph
 from sciscidata.indicators import compute_cd_interval, compute_independent_cd_index, find_label_prior
 from sciscidata.label_thresholds import compute_disruption_labels
 from tests import oracles
-from tests.disruption.test_index import configs, edge_lists, frames, windows, years_of_works
+from tests.disruption.test_index import configs, edge_lists, frames, until, windows, years_of_works
 from tests.real_graphs import scan_real
 
 COUNTS = ["n_i", "n_j", "n_k", "cd_index"]
@@ -44,8 +44,8 @@ def scored(example) -> pl.DataFrame:
     return rows.join(works.select("work_id", "publication_year", "title", "doi"), on="work_id")
 
 
-@given(years_of_works, edge_lists, configs(), windows)
-@settings(max_examples=10)
+@given(years_of_works, edge_lists, configs(), windows | until)
+@settings(max_examples=15)
 def test_every_option_and_window_counts_as_for_all_works(years, edges, config, further):
     more = (further,) if further != config.window_years and (further or config.window_from == "focal") else ()
     config = dataclasses.replace(config, windows=more, family=False)
@@ -204,7 +204,8 @@ def test_citers_that_do_not_count_are_told_with_the_reason():
     works, citations = frames(years, [(2, 1), (3, 2), (4, 2), (5, 2), (6, 2)])
     text = ssd.explain(2, works, citations).text
     assert (
-        "3 more works cite it and do not count: 1 before its window begins, 1 after it ends, 1 in no known year" in text
+        "3 more works cite it and do not count: 1 before its window begins, 1 after its window ends, 1 in no known year"
+        in text
     )
 
 
