@@ -41,7 +41,6 @@ class Neighbourhood(NamedTuple):
         references: what the work cites, ascending, without itself.
         links: citing_id and cited_id (Int64), one row per citation of the work or of a reference, by other works.
         last_year: to which the data reach; None if no work has a year.
-        has_days: the times of a graph are days.
     """
 
     work_id: int
@@ -49,7 +48,6 @@ class Neighbourhood(NamedTuple):
     references: pl.Series
     links: pl.DataFrame
     last_year: int | None
-    has_days: bool = False
 
     def fact(self, name: str) -> Any:  # noqa: ANN401
         """Return what is known of the work itself; None if nothing is."""
@@ -96,20 +94,27 @@ def read_facts(works: pl.LazyFrame, work_ids: pl.Series) -> pl.DataFrame:
     return some.sort("work_id")
 
 
-def find_index(graph: CitationGraph, work_id: int) -> int:
-    """Return the index of a work in a graph; WorkIdError if there is none."""
+def is_known(graph: CitationGraph, work_id: int) -> bool:
+    """Whether a work of a graph has a row in WORKS."""
+    at = _look_up(graph, work_id)
+    return at is not None and at < graph.n_known
+
+
+def _look_up(graph: CitationGraph, work_id: int) -> int | None:
     offsets = graph.year_offsets if graph.day_offsets is None else graph.day_offsets
     cuts = [*offsets.tolist(), graph.n_known, graph.n_works]
     for low, high in pairwise(cuts):  # ids ascend within each
         at = low + int(np.searchsorted(graph.work_ids[low:high], work_id))
         if at < high and int(graph.work_ids[at]) == work_id:
             return at
-    raise WorkIdError(f"explain: the graph has no work {work_id}. Check the id.")
+    return None
 
 
 def cut_from_graph(graph: CitationGraph, work_id: int, n_threads: int | None = None) -> Neighbourhood:
     """Cut a work and the citations around it out of a graph. A graph on disk needs no memory but for these."""
-    focal = find_index(graph, work_id)
+    focal = _look_up(graph, work_id)
+    if focal is None:
+        raise WorkIdError(f"explain: the graph has no work {work_id}. Check the id.")
     begin, end = graph.ref_offsets[[focal, focal + 1]].tolist()
     if not 0 <= begin <= end <= graph.n_citations:
         raise _damage(graph)
@@ -127,10 +132,10 @@ def cut_from_graph(graph: CitationGraph, work_id: int, n_threads: int | None = N
         return ids[np.searchsorted(places, some)]
 
     links = pl.DataFrame({"citing_id": ids_of(citing), "cited_id": ids_of(cited)}).sort("citing_id", "cited_id")
-    is_known = places < graph.n_known
-    facts = _facts_of(graph, places[is_known], ids[is_known])
+    has_row = places < graph.n_known
+    facts = _facts_of(graph, places[has_row], ids[has_row])
     refs = pl.Series("cited_id", ids_of(references)).sort()
-    return Neighbourhood(work_id, facts, refs, links, last_year_of(graph), graph.days is not None)
+    return Neighbourhood(work_id, facts, refs, links, last_year_of(graph))
 
 
 def _facts_of(graph: CitationGraph, places: Int64Array, ids: Int64Array) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from sciscidata.explanation.neighbourhood import (
     Neighbourhood,
     cut_from_frames,
     cut_from_graph,
+    is_known,
     read_facts,
 )
 from sciscidata.frames import AnyFrame
@@ -43,8 +44,11 @@ def open_work(
                 "made of."
             )
         corpus = scan_corpus(works)
-        work_id = find_work(work, corpus.works, f"the corpus in {works}")
-        around = cut_from_graph(find_corpus_graph(works, time=config.time), work_id)
+        graph = find_corpus_graph(works, time=config.time)
+        work_id = read_name(work)[0]
+        if work_id is None or not is_known(graph, work_id):  # else no file of works needs to be searched
+            work_id = find_work(work, corpus.works, f"the corpus in {works}")
+        around = cut_from_graph(graph, work_id)
         facts = read_facts(corpus.works, around.facts["work_id"])
         times = [name for name in (YEAR, DATE) if name in around.facts.columns]
         named = around.facts.join(facts.drop(times, strict=False), on="work_id", how="left", maintain_order="left")

@@ -295,7 +295,7 @@ def _draw_ticks(axes: Axes, place: _Place) -> None:
 
 def _describe(explanation: Explanation, row: Mapping[str, Any]) -> str:
     name = plain(explanation.text.partition("\n")[0].partition(":")[0])
-    index = f" CD {row['cd_index']:.3g}" if row["cd_index"] is not None else ""
+    index = f" CD\u00a0{row['cd_index']:.3g}" if row["cd_index"] is not None else ""
     label = f", {row['disruption_label']}" if index and row["disruption_label"] else ""
     counts = f"{row['n_i']:,} cite it alone, {row['n_j']:,} with its references; {row['n_k']:,} cite only these."
     return f"What {name} cites, and who cites it: {counts}{index}{label}{'.' if index else ''}"
