@@ -10,10 +10,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from sciscidata.errors import ConfigError
 from sciscidata.explanation.neighbourhood import Neighbourhood
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.background import VenuePairs, read_background
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.venue_pairs import require_corpus
 from sciscidata.schemas import ATYPICALITY
 
 #: One row per venue pair of a work.
@@ -46,6 +48,9 @@ def explain_pairs(
     A null model needs all works of the same year and what they cite; of a background, only the work and its references
     are read.
     """
+    works, citations, _ = require_corpus(works, citations, "explain")
+    if background is not None and config.score == "rank":
+        raise ConfigError("NoveltyConfig.score='rank' needs all works of the year. Leave background out.")
     year = around.fact("publication_year")
     unscored = pl.DataFrame([{"work_id": around.work_id}], ATYPICALITY)
     if year is None:
@@ -75,7 +80,7 @@ def explain_pairs(
     found = pairs.with_columns(z=z).filter(pl.col("z").is_finite()).collect()
     names = around.facts.filter(pl.col("source_id").is_not_null())
     has_names = "source_name" in names.columns
-    known = names.select("source_id", "source_name").unique("source_id", keep="any") if has_names else None
+    known = names.group_by("source_id").agg(pl.col("source_name").min()) if has_names else None
     for end in "ab":
         if known is None:
             found = found.with_columns(pl.lit(None, pl.String).alias(f"source_name_{end}"))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 import sciscidata as ssd
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.config import COMPAT
-from sciscidata.errors import ConfigError, InputNotFoundError, StorageError, WorkIdError
+from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, StorageError, WorkIdError
 from sciscidata.graph.citers import write_citers
 from sciscidata.graph.graph import build_graph, graph_folder, read_graph
 from sciscidata.indicators import compute_cd_interval, compute_independent_cd_index, find_label_prior
@@ -242,6 +242,12 @@ def test_venue_pairs_give_the_quantiles_of_atypicality(example, tmp_path):
             roles = ", ".join(pairs["role"].drop_nulls())
             assert roles.count("10th percentile") == roles.count("median") == 1
             assert "Nearest to the median: " in found.text
+    with pytest.raises(ConfigError, match="'rank' needs all works of the year"):
+        ssd.explain(
+            some["work_id"][0], works, citations, novelty=ssd.NoveltyConfig(score="rank"), background=background
+        )
+    with pytest.raises(SchemaMismatchError, match="explain: WORKS lacks column 'source_id'"):
+        ssd.explain(some["work_id"][0], works.drop("source_id"), citations, novelty=config)
     with pytest.raises(ConfigError, match="a graph knows no venues"):
         ssd.explain(some["work_id"][0], build_graph(works, citations), novelty=config)
 
