@@ -22,6 +22,7 @@ from sciscidata.terminal.messages import align_columns, shorten
 
 _GENERATOR: Final = '<meta name="generator" content="sciscidata explain">'
 _ROWS: Final = 12
+_ROWS_ON_THE_PAGE: Final = 1_000
 _LETTERS: Final = 60
 _ONLY_ON_THE_PAGE: Final = ("shared", "source_id_a", "source_id_b", "std")
 
@@ -44,7 +45,7 @@ def explain_path(
         config: convention, thresholds and background.
         scores: file of `sciscidata cd` of the same corpus, whose works say how sure the label is. None: other works.
         pairs: explain atypicality too, by venue pairs. Without --background this reads all works of the same year.
-        html: file of HTML to write, with a picture and all tables. None: no page.
+        html: file of HTML to write, with a picture and up to 1,000 rows of every table. None: no page.
         overwrite: replace a file that is no page of this command.
     """
     check = None
@@ -64,7 +65,7 @@ def explain_path(
     if html is not None and check is not None:
         title = found.text.partition("\n")[0]
         drawn = draw_into_page(plots.plot_work, found) if found.citers.height else ""
-        write_page(html, title, drawn + found._repr_html_(), check, _GENERATOR)  # pyright: ignore[reportPrivateUsage]
+        write_page(html, title, found.to_html(_ROWS_ON_THE_PAGE, drawn), check, _GENERATOR)
         print_lines([f"page: {shown(html)} ({html.stat().st_size:,} bytes)"])
 
 

@@ -31,9 +31,9 @@ class Explanation:
 
     Attributes:
         text: the sentences, a line each.
-        scores: one row: work_id, publication_year, n_refs, the columns of ``compute_cd_index``, is_judged,
-            disruption_label, those of ``compute_cd_interval`` and ``compute_label_confidence``; with ``authors``
-            n_self_citers and independent_cd_index, with ``novelty`` those of ``compute_atypicality``.
+        scores: one row: work_id, publication_year, n_refs, the columns of ``compute_cd_index`` (without CD_FAMILY),
+            is_judged, disruption_label, those of ``compute_cd_interval`` and ``compute_label_confidence``. With
+            ``authors`` n_self_citers and independent_cd_index, with ``novelty`` those of ``compute_atypicality``.
         citers: the works of n_i and n_j: work_id, title, publication_year, class ("i" or "j"), n_shared, shared (ids of
             the references that it cites too); with ``authors`` is_self_citation.
         references: what the work cites: work_id, title, publication_year, n_citers (how many of ``citers`` cite it).
@@ -73,16 +73,20 @@ class Explanation:
                 yield name, heading, rows
 
     def _repr_html_(self) -> str:
-        """Show the sentences and the beginning of every table, for a notebook and a page."""
-        lines = "".join(f"<p>{_text(line)}</p>" for line in self.text.splitlines())
-        return lines + "".join(_table(heading, rows) for _, heading, rows in self.tables())
+        """Show the sentences and the beginning of every table, for a notebook."""
+        return f"<p>{_text(self.text.partition(chr(10))[0])}</p>{self.to_html()}"
+
+    def to_html(self, most: int = _ROWS, picture: str = "") -> str:
+        """Write the sentences but the name of the work, a picture, and at most the first rows of every table."""
+        lines = "".join(f"<p>{_text(line)}</p>" for line in self.text.splitlines()[1:])
+        return lines + picture + "".join(_table(heading, rows, most) for _, heading, rows in self.tables())
 
 
-def _table(heading: str, rows: pl.DataFrame) -> str:
-    more = f" (the first {_ROWS} of {rows.height:,})" if rows.height > _ROWS else f" ({rows.height:,})"
+def _table(heading: str, rows: pl.DataFrame, most: int) -> str:
+    more = f" (the first {most:,} of {rows.height:,})" if rows.height > most else f" ({rows.height:,})"
     head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in rows.columns)
     body = "".join(
-        f"<tr>{''.join(f'<td>{_text(show(cell))}</td>' for cell in row)}</tr>" for row in rows.head(_ROWS).iter_rows()
+        f"<tr>{''.join(f'<td>{_text(show(cell))}</td>' for cell in row)}</tr>" for row in rows.head(most).iter_rows()
     )
     table = f"<table><tr>{head}</tr>{body}</table>"
     return f'<h3>{_text(heading + more)}</h3><div class="wide" tabindex="0">{table}</div>'

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import sciscidata as ssd
+from tests.web_pages import Page
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,10 @@ def test_the_page_needs_no_network_and_replaces_pages_only(run, world, work, tmp
     assert out.endswith(f"page: work.html ({len(page.encode()):,} bytes)\n")
     assert "data:image/png;base64," in page
     assert "default-src 'none'" in page
+    found = ssd.explain(work, folder)
+    shown = [row[0] for row in Page(page).rows]
+    assert {str(one) for one in found.citers["work_id"]} <= {*shown}
+    assert Page(page).text.count(found.text.partition("\n")[0]) == 2  # as the title and the heading
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
     assert run("explain", str(folder), str(work), "--html", "work.html")[0] == 0
     (tmp_path / "mine.html").write_text("mine")
