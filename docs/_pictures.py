@@ -68,6 +68,7 @@ def draw_gallery() -> None:
     most_cited = rank <= 0.1 * pl.len().over("publication_year")
     save_both("gallery_uzzi", plots.plot_uzzi_cells, labelled.with_columns(top=most_cited), hit="top", **data)
     save_both("gallery_novelty_by_year", plots.plot_novelty_by_year, labelled, **data)
+    save_both("gallery_work", plots.plot_work, ssd.explain("10.1016/j.arthro.2013.11.001", works, citations), **data)
     sizes = works.select("work_id", pl.col("n_authors").clip(upper_bound=10))
     sized = cd_5.join(sizes, on="work_id")
     save_both("gallery_team_size", plots.plot_by, sized, "n_authors", stat="percentile", **data)

@@ -15,6 +15,7 @@ from .disruption.label_confidence import find_label_ceiling as find_label_ceilin
 from .eligibility import EligibilityConfig as EligibilityConfig
 from .engines.engine import engine as engine
 from .errors import SciSciDataError as SciSciDataError
+from .explanation.explain import explain as explain
 from .label_thresholds import LabelThresholds as LabelThresholds
 from .label_thresholds import compute_labels as compute_labels
 from .novelty.atypicality import compute_atypicality as compute_atypicality

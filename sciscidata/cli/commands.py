@@ -33,6 +33,7 @@ from sciscidata.terminal.messages import tell
 
 if TYPE_CHECKING:
     import sciscidata.changes.compare
+    import sciscidata.cli.explain_page
     import sciscidata.cli.page
     import sciscidata.engines.config
     import sciscidata.engines.engine
@@ -151,14 +152,18 @@ def ingest(
     _log_next("diagnose {}  (what may be wrong with these data)", "cd {} --out cd.parquet", path=config.out)
 
 
-def graph(config: Annotated[_Config, settings("", "cache_dir", of_corpus=True)]) -> None:
+def graph(config: Annotated[_Config, settings("", "cache_dir", of_corpus=True)], *, citers: bool = False) -> None:
     """Build the citation graph of a corpus. A run that was stopped goes on where it ended.
+
+    Args:
+        citers: keep who cites each work too, so that `explain` answers at once; 4 bytes a citation.
 
     Example:
         sciscidata graph corpora/openalex
     """
-    from sciscidata.cli.summary import measured, print_graph
+    from sciscidata.cli.summary import measured, print_graph, print_lines
     from sciscidata.corpus.folder import open_corpus_graph
+    from sciscidata.graph.citers import write_citers
     from sciscidata.graph.graph import graph_folder
     from sciscidata.stages import warn_of_graph
 
@@ -167,6 +172,8 @@ def graph(config: Annotated[_Config, settings("", "cache_dir", of_corpus=True)])
         opened = open_corpus_graph(folder, cache_dir=config.cache_dir)
         warn_of_graph(opened, folder)
         print_graph(opened, graph_folder(opened))
+        if citers:
+            print_lines([f"citers: {write_citers(opened)}"])
     _log_next("cd {} --out cd.parquet", path=folder)
 
 
@@ -346,6 +353,27 @@ def compare(
             plots.plot_changes(found.changes, path=picture)
         out = find.keywords.get("out")
         print_comparison(found, None if out is None else Path(out), picture)
+
+
+def explain(
+    config: Annotated[_Config, settings("cd thresholds", "background", of_corpus=True)],
+    work: str,
+    show: Annotated[
+        partial[None], arguments(sciscidata.cli.explain_page.explain_path, "scores", "pairs", "html", "overwrite")
+    ],
+) -> None:
+    """Explain the CD index of one work of a corpus, a graph or a release: the papers behind it, and how sure it is.
+
+    Args:
+        work: its work_id, its own id, an OpenAlex id or address, or its DOI.
+
+    Shown:
+        --html --overwrite --scores --pairs --background --window-years --compat --preset
+
+    Example:
+        sciscidata explain corpora/openalex 10.1038/s41586-019-1797-8 --html paper.html
+    """
+    show(_corpus(config), work, config)
 
 
 def diagnose(
@@ -554,7 +582,7 @@ class _Program(Program):
 
 _COMMANDS: Final = (
     *(build, background, ingest, graph, cd, null_cd, sweep, novelty, tasks, export),
-    *(verify, describe, compare, diagnose, publish, fetch),
+    *(verify, describe, explain, compare, diagnose, publish, fetch),
 )
 PROGRAM: Final = _Program(
     "sciscidata",

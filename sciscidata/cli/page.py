@@ -78,17 +78,22 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
     check = partial(check_file, html, _GENERATOR.encode(), "page of `describe`", overwrite=overwrite)
     check()
     told, files = _report(print_path(path))
-    title = _text(f"{kind_of(path).capitalize()} {path.resolve().name}")
+    title = f"{kind_of(path).capitalize()} {path.resolve().name}"
+    write_page(html, title, f"{told}{_sections(path)}{files}", check)
+    print_lines([f"page: {shown(html)} ({html.stat().st_size:,} bytes)"])
+
+
+def write_page(html: Path, title: str, body: str, check: Callable[[], None], generator: str = _GENERATOR) -> None:
+    """Write one page of HTML that needs no other file."""
     page = f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">{_GENERATOR}
+<html lang="en"><head><meta charset="utf-8">{generator}
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>{title}</title><style>{_STYLE}</style></head>
-<body><h1>{title}</h1>{told}{_sections(path)}{files}</body></html>
+<title>{_text(title)}</title><style>{_STYLE}</style></head>
+<body><h1>{_text(title)}</h1>{body}</body></html>
 """
     with atomic_file(html, recheck=check) as new:
         new.write_text(page, encoding="utf-8")
-    print_lines([f"page: {shown(html)} ({html.stat().st_size:,} bytes)"])
 
 
 def _report(parts: Sequence[Part]) -> tuple[str, str]:
@@ -124,11 +129,11 @@ def _sections(path: Path) -> str:
         return _about(join_counts(release, works).lazy(), examples.lazy(), "split", release.splits, stored)
     if kind == "export":
         works = pl.scan_ndjson(glob.escape(str(path / LINES)), schema=EXAMPLE)
-        pictures = [_figure(plots.plot_by_year, works), _figure(plots.plot_by_field, works, score="")]
+        pictures = [draw_into_page(plots.plot_by_year, works), draw_into_page(plots.plot_by_field, works, score="")]
         derived = compute_disruption_labels(works.rename({"disruption_label": "stated"}))
         differs = derived.select(pl.col("disruption_label").ne_missing(pl.col("stated")).any())
         if not differs.collect(engine="streaming").item():  # else its bands would be of other thresholds
-            pictures.append(_figure(plots.plot_disruption, works))
+            pictures.append(draw_into_page(plots.plot_disruption, works))
         return _about(works, works, "disruption_label", VOCABULARIES["disruption_label"], pictures)
     if kind == "corpus":
         works = scan_corpus(path).works
@@ -137,7 +142,9 @@ def _sections(path: Path) -> str:
         return _about(works, works.with_columns(openalex_id=shown_id))
     if kind == "scores":
         rows, plot = pl.scan_parquet(path, glob=False), find_measure(read_score_facts(path)["stage"]).plot
-        return _quantiles(rows, ("publication_year", *list_numbers(rows))) + (_figure(plot, rows) if plot else "")
+        return _quantiles(rows, ("publication_year", *list_numbers(rows))) + (
+            draw_into_page(plot, rows) if plot else ""
+        )
     return ""
 
 
@@ -150,7 +157,7 @@ def _about(
 ) -> str:
     counts = {value: (pl.col(by) == value).sum() for value in values}
     years = works.select(pl.col("publication_year").count()).collect(engine="streaming").item()
-    drawn = [*pictures, *([_figure(plots.plot_works, works)] if years else [])]
+    drawn = [*pictures, *([draw_into_page(plots.plot_works, works)] if years else [])]
     articles = "".join(_article(work) for work in examples.head(_N_EXAMPLES).collect().iter_rows(named=True))
     parts = {"Pictures": "".join(drawn), "Works": articles}
     return _quantiles(works) + _fields(works, counts) + "".join(f"<h2>{k}</h2>{v}" for k, v in parts.items() if v)
@@ -214,7 +221,7 @@ def _value(name: str, value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str("unknown" if value is None else value)
 
 
-def _figure(plot: Callable[..., Figure], works: pl.LazyFrame, **options: str) -> str:
+def draw_into_page(plot: Callable[..., Figure], works: object, **options: str) -> str:
     """Draw a picture into the page, none where there is nothing to draw."""
     try:
         figure = plot(works, **options, **_LOOK)

@@ -448,19 +448,36 @@ def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path, time: Time =
     The graph lies under a hash of the corpus's content, so the corpus is not read again.
     """
     refuse_linked_cache(folder, cache_dir)
-    cache_dir, corpus = Path(cache_dir), scan_corpus(folder)
-
-    of_dates: tuple[Time, ...] = () if time == "publication_year" else (time,)
+    corpus = scan_corpus(folder)
+    place = _graph_folder(folder, cache_dir, time, corpus.provenance["report_sha256"])
 
     def build(path: Path) -> None:
         if corpus.citations.head(1).collect().is_empty():
             raise EmptyInputError(f"the corpus in {folder} holds no citations, so it has no graph. Check its source.")
-        write_graph(corpus.works, corpus.citations, path, *of_dates)
+        write_graph(corpus.works, corpus.citations, path, *_of_dates(time))
 
+    return read_graph(cached_folder(place, build, resume=True), trusted=True)
+
+
+def find_corpus_graph(folder: str | Path, *, time: Time = "publication_year") -> CitationGraph:
+    """Map the graph in the cache of a corpus, without reading it all; build it where it is not there."""
+    place = _graph_folder(folder, Path(folder) / "cache", time, None)
+    if not place.is_dir():
+        return open_corpus_graph(folder, cache_dir=place.parent, time=time)
+    refuse_linked_cache(folder, place.parent)
+    return read_graph(place, trusted=True, whole=False)
+
+
+def _of_dates(time: Time) -> tuple[Time, ...]:
+    return () if time == "publication_year" else (time,)
+
+
+def _graph_folder(folder: str | Path, cache_dir: str | Path, time: Time, expected: str | None) -> Path:
+    """Name the folder of a graph by the content of its corpus, whose report has the ``expected`` SHA-256, if any."""
     report, digest = read_report(Path(folder))
-    if digest != corpus.provenance["report_sha256"]:
+    if expected is not None and digest != expected:
         raise StorageError(f"the corpus in {folder} was replaced while it was read. Run again.")
     other = ("texts/", f"{WRITTEN_BY}/")
     sums = sorted(item for item in recorded_sums(report).items() if not item[0].startswith(other))
-    key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums, *of_dates]).encode()).hexdigest()[:32]
-    return read_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
+    key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums, *_of_dates(time)]).encode()).hexdigest()[:32]
+    return Path(cache_dir) / f"graph-{key}"

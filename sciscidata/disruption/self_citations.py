@@ -64,7 +64,7 @@ def find_self_citations(citations: AnyFrame, authors: AnyFrame) -> pl.LazyFrame:
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage).select(
         "citing_id", "cited_id"
     )
-    pairs = _require_authors(authors, stage).unique()
+    pairs = require_authors(authors, stage).unique()
     distinct = citations.drop_nulls().filter(pl.col("citing_id") != pl.col("cited_id")).unique()
     shared = distinct.join(pairs.rename({"work_id": "citing_id"}), on="citing_id").join(
         pairs.rename({"work_id": "cited_id"}), on=["cited_id", "author_id"]
@@ -124,7 +124,7 @@ def compute_independent_cd_index(
     check_threads(n_threads)
     config = checked_config(config, CDConfig, "window_years=10")
     works = require_times(works, config.time, stage=_STAGE)
-    pairs = _require_authors(authors, _STAGE)
+    pairs = require_authors(authors, _STAGE)
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, time=config.time, cache_dir=cache_dir, n_threads=n_threads)
@@ -136,7 +136,7 @@ def compute_independent_cd_index(
     return with_original_ids(pl.defer(score, schema=_schema(config)), works)
 
 
-def _require_authors(authors: AnyFrame, stage: str) -> pl.LazyFrame:
+def require_authors(authors: AnyFrame, stage: str) -> pl.LazyFrame:
     """Check the columns of pairs of works and authors, and return these without nulls."""
     lazy = to_lazy(authors, "authors", stage)
     got = lazy.collect_schema()

@@ -19,6 +19,7 @@ from sciscidata.plots.figure import save as save
 from sciscidata.plots.labels import plot_label, plot_label_stability, plot_missing_data
 from sciscidata.plots.measure import measure_by
 from sciscidata.plots.novelty import plot_novelty, plot_novelty_by_year, plot_uzzi_cells
+from sciscidata.plots.work import plot_work
 
 __all__ = [
     "Look",
@@ -40,6 +41,7 @@ __all__ = [
     "plot_null_cd_index",
     "plot_uzzi_cells",
     "plot_windows",
+    "plot_work",
     "plot_works",
 ]
 

@@ -1,0 +1,82 @@
+"""``sciscidata explain``: print the papers behind one number, and show them on one page of HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from sciscidata import plots
+from sciscidata.cli.page import draw_into_page, write_page
+from sciscidata.cli.summary import Part, print_lines, printed, shown
+from sciscidata.config import BuildConfig
+from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.label_prior import LabelPrior
+from sciscidata.explanation.explain import explain
+from sciscidata.explanation.explanation import Explanation, show
+from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.storage import check_file
+from sciscidata.terminal.messages import align_columns, shorten
+
+_GENERATOR: Final = '<meta name="generator" content="sciscidata explain">'
+_ROWS: Final = 12
+_ROWS_ON_THE_PAGE: Final = 1_000
+_LETTERS: Final = 60
+_ONLY_ON_THE_PAGE: Final = ("shared", "source_id_a", "source_id_b", "std")
+
+
+def explain_path(
+    path: Path,
+    work: str,
+    config: BuildConfig,
+    *,
+    scores: Path | None = None,
+    pairs: bool = False,
+    html: Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Print what made the CD index of a work, and write a page about it.
+
+    Args:
+        path: a corpus, a graph or a release.
+        work: the work.
+        config: convention, thresholds and background.
+        scores: file of `sciscidata cd` of the same corpus, whose works say how sure the label is. None: other works.
+        pairs: explain atypicality too, by venue pairs. Without --background this reads all works of the same year.
+        html: file of HTML to write, with a picture and up to 1,000 rows of every table. None: no page.
+        overwrite: replace a file that is no page of this command.
+    """
+    check = None
+    if html is not None:
+        check = partial(check_file, html, _GENERATOR.encode(), "page of `explain`", overwrite=overwrite)
+        check()
+    found = explain(
+        work,
+        path,
+        config=None if config.cd == CDConfig() else config.cd,
+        thresholds=None if config.thresholds == LabelThresholds() else config.thresholds,
+        prior=None if scores is None else LabelPrior.of_file(scores),
+        novelty=NoveltyConfig() if pairs or config.background is not None else None,
+        background=config.background,
+    )
+    _print(found)
+    if html is not None and check is not None:
+        title = found.text.partition("\n")[0]
+        drawn = draw_into_page(plots.plot_work, found) if found.citers.height else ""
+        write_page(html, title, found.to_html(_ROWS_ON_THE_PAGE, drawn), check, _GENERATOR)
+        print_lines([f"page: {shown(html)} ({html.stat().st_size:,} bytes)"])
+
+
+@printed
+def _print(found: Explanation) -> Iterator[Part]:
+    """Print the sentences, and the beginning of every table."""
+    yield from found.text.splitlines()
+    for _, heading, rows in found.tables():
+        more = f", the first {_ROWS}" if rows.height > _ROWS else ""
+        yield ""
+        yield f"{heading} ({rows.height:,}{more}):"
+        some = rows.drop(_ONLY_ON_THE_PAGE, strict=False)
+        cells = [[shorten(show(cell), _LETTERS) for cell in row] for row in some.head(_ROWS).iter_rows()]
+        yield from (f"  {line}" for line in align_columns([some.columns, *cells]))
