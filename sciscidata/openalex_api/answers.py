@@ -87,7 +87,9 @@ def read_answer(answer: Answer, request: str, *, has_key: bool, now: datetime) -
             status=status,
         )
     raise ApiError(
-        f"OpenAlex refused {shown(request)} with HTTP {status}{_said(answer)}. A retry would not help.", status=status
+        f"OpenAlex refused {shown(request)} with HTTP {status}{_said(answer)}. A retry would not help.",
+        status=status,
+        moved_to=answer.headers.get("location") if 300 <= status < 400 else None,
     )
 
 
