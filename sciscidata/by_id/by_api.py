@@ -9,27 +9,22 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
-from urllib.parse import quote
+from typing import Final
 
 import polars as pl
 
 from sciscidata.by_id.on_disk import FACTS, Rules, ScoredIds, mark_open, with_novelty
 from sciscidata.disruption.label_prior import SHIPPED
-from sciscidata.errors import ApiError, ConfigError
-from sciscidata.openalex_api.answer_checks import check_answer
+from sciscidata.errors import ConfigError
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
-from sciscidata.openalex_api.request import CREDIT_USD, MAX_REQUEST_BYTES, works_request
+from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.openalex_api.store import ResponseStore
-from sciscidata.records.ids import openalex_number
-from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.records.listed_ids import ListedIds
 from sciscidata.schemas import CITATIONS
 from sciscidata.sources.openalex.citer_counts import (
     ANY_OF,
     MOST_REFERENCES,
-    PER_PAGE,
     REFERENCE_WORKS,
     ReferenceRecords,
     ask_citers,
@@ -40,7 +35,8 @@ from sciscidata.sources.openalex.citer_counts import (
     scores_of,
 )
 from sciscidata.sources.openalex.estimate import describe_days
-from sciscidata.sources.openalex.works_of_answers import Work, own_references, works_frame, works_in
+from sciscidata.sources.openalex.works_by_id import ask_last_year, ask_works
+from sciscidata.sources.openalex.works_of_answers import Work, own_references, works_frame
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 
@@ -51,15 +47,6 @@ _SELECT: Final = (
     "concepts,referenced_works"
 )
 _WAVE: Final = 100  # works whose dialogues run together
-#: Signs of a filter: a DOI with one of them is asked for alone.
-_OF_FILTERS: Final = frozenset(',|!+:"')
-
-
-class Asked(NamedTuple):
-    """Works that the API has for a list, and what became of ids that it does not have."""
-
-    works: list[Work]  # each once, by number
-    merged: dict[int, int]
 
 
 def score_by_api(listed: ListedIds, rules: Rules, cache_dir: Path, api: ApiConfig) -> ScoredIds:
@@ -70,8 +57,8 @@ def score_by_api(listed: ListedIds, rules: Rules, cache_dir: Path, api: ApiConfi
             "convention."
         )
     with ResponseStore(cache_dir / "openalex") as store, OpenAlexClient(api, store) as client:
-        asked = _ask_works(client, listed)
-        last_year = _ask_last_year(client)
+        asked = ask_works(client, listed, _SELECT)
+        last_year = ask_last_year(client)
         records = ReferenceRecords(client)
         rows: list[dict[str, int | None]] = []
         unscored: dict[int, str] = {}
@@ -125,71 +112,11 @@ def _count(
             unscored[work.work_id] = "counts contradict"
 
 
-def _ask_last_year(client: OpenAlexClient) -> int | None:
-    """Find the last year of OpenAlex, by one call."""
-    groups = client.fetch(works_request(group_by="publication_year:include_unknown", corpus="core"), check_answer)
-    counts = {int(one["key"]): int(one["count"]) for one in groups["group_by"] if str(one["key"]).isdecimal()}
-    return find_last_year(counts)
-
-
-def _ask_works(client: OpenAlexClient, listed: ListedIds) -> Asked:
-    """Ask for the listed works, a hundred a call, and alone for those that a list does not give."""
-    numbers = listed.rows.filter(pl.col("kind") == "OpenAlex")["work_id"].unique().sort().to_list()
-    dois = listed.rows["doi"].drop_nulls().unique().sort().to_list()
-    alone = [doi for doi in dois if _OF_FILTERS & {*doi}]
-    in_lists = [doi for doi in dois if not _OF_FILTERS & {*doi}]
-    requests = [*_lists("openalex", [f"W{n}" for n in numbers]), *_lists("doi", in_lists)]
-    found = works_in(client.fetch_all(requests, check_answer, n_listed=2 * ANY_OF))
-    works = {work.work_id: work for work in found}
-    merged: dict[int, int] = {}
-    for number in numbers:
-        if number not in works and (work := _ask_one(client, f"W{number}")) is not None:
-            works[work.work_id] = work
-            merged[number] = work.work_id
-    for doi in alone:
-        if (work := _ask_one(client, f"doi:{quote(doi, safe='')}")) is not None:
-            works[work.work_id] = work
-    return Asked([works[number] for number in sorted(works)], {old: new for old, new in merged.items() if old != new})
-
-
-def _lists(name: str, values: Sequence[str]) -> Iterator[str]:
-    """Make requests for works by their ids; a request line holds fewer long DOIs."""
-    for start in range(0, len(values), ANY_OF):
-        part = values[start : start + ANY_OF]
-        while part:
-            n = len(part)
-            while n > 1 and len(quote("|".join(part[:n]), safe="")) > MAX_REQUEST_BYTES - 1_000:
-                n //= 2
-            text = f"{name}:{'|'.join(part[:n])}"
-            yield works_request(filter=text, select=_SELECT, per_page=PER_PAGE, page=1, corpus="core")
-            part = part[n:]
-
-
-def _ask_one(client: OpenAlexClient, name: str) -> Work | None:
-    """Ask for one work, which is free; None if OpenAlex has none. One that was merged leads to the other."""
-    request = f"/works/{name}?select={quote(_SELECT, safe='')}"
-    for _ in range(3):
-        try:
-            record = client.fetch(request)
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            if error.moved_to is None:
-                raise
-            number = openalex_number(error.moved_to.partition("?")[0], "W")
-            if number is None:
-                return None
-            request = f"/works/W{number}?select={quote(_SELECT, safe='')}"
-        else:
-            return works_in([{"results": [record]}])[0]
-    return None
-
-
 def describe_cost(listed: ListedIds, cache_dir: Path, api: ApiConfig) -> list[str]:
     """Say what the calls for a list cost. A call for each hundred ids says how many citers each work has."""
     with ResponseStore(cache_dir / "openalex") as store, OpenAlexClient(api, store) as client:
-        asked = _ask_works(client, listed)
-        _ask_last_year(client)
+        asked = ask_works(client, listed, _SELECT)
+        ask_last_year(client)
         look = client.n_calls, client.cost_usd
         left = client.remaining_usd
     shapes = [(len(own_references(work)), work.cited_by_count or 0) for work in asked.works]

@@ -164,7 +164,7 @@ def _read_prior(prior: Prior) -> LabelPrior | None:
         return prior
     if prior in ("corpus", "shipped"):
         return None if prior == "corpus" else SHIPPED
-    if not isinstance(prior, str | Path) or not Path(prior).is_file():
+    if not isinstance(prior, str | Path) or not Path(prior).is_file():  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputNotFoundError(
             f"prior is {str(prior)!r}, which is no file. Give 'corpus', 'shipped', or a file that `sciscidata cd` has "
             "written."

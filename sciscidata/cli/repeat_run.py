@@ -102,6 +102,8 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Sections:
         stated = source | source.get("config", {})
         if kind == "tables":  # its counts have the names of its files
             stated = source["columns"] | {name: source.get(name) for name in ("missing", "quotes")}
+        if kind == "openalex":  # whose filter is that of all options together
+            stated = {**stated, "filter": source.get("own_filter")}
         # A field without a default is a path, and the manifest has none.
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
         of_source = {field.name: stated[field.name] for field in options if stated.get(field.name) is not None}

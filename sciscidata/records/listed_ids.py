@@ -156,6 +156,10 @@ class ListedIds:
 
     def among(self, works: pl.LazyFrame) -> ListedIds:
         """Return the list of the numbers of these works that are listed, so that no DOI has to be looked up again."""
-        found = works.filter(self.holds()).select("work_id").collect(engine="streaming")["work_id"].sort()
+        return self.of_works(works.filter(self.holds()).select("work_id").collect(engine="streaming")["work_id"])
+
+    def of_works(self, found: pl.Series) -> ListedIds:
+        """Return the list of these numbers, which were found for the ids."""
+        found = found.unique().sort()
         rows = pl.DataFrame({"work_id": found}).with_columns(asked=None, kind=pl.lit("OpenAlex"), doi=None)
         return ListedIds(rows.select(LISTED.names()).cast(LISTED), self.stated | {"works": found.len()})

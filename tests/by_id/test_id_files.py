@@ -168,7 +168,7 @@ def test_anything_else_is_one_clear_error(given, message):
 
 
 def test_a_folder_is_refused(tmp_path):
-    with pytest.raises(SciSciDataError, match="is a folder. Name a file in it"):
+    with pytest.raises(SciSciDataError, match=r"is a folder\. Name a file in it"):
         read_ids(tmp_path)
 
 
