@@ -74,7 +74,8 @@ def score_by_api(listed: ListedIds, rules: Rules, cache_dir: Path, api: ApiConfi
         logger.info("OpenAlex: %s, $%.4f in this run", counted(client.n_calls, "call"), client.cost_usd)
     works = works_frame(asked.works)
     citations = [(work.work_id, cited) for work in asked.works for cited in own_references(work)]
-    scores = mark_open(scores_of(rows, rules.cd), works, rules.cd, last_year)
+    counts = works.select("work_id").join(scores_of(rows, rules.cd), on="work_id", how="left")
+    scores = mark_open(counts, works, rules.cd, last_year)
     known = pl.concat([works.select(REFERENCE_WORKS.names()), records.works()])
     known = known.unique("work_id", keep="first", maintain_order=True).lazy()
     scores = with_novelty(scores, known, pl.LazyFrame(citations, CITATIONS, orient="row"), rules)

@@ -42,6 +42,7 @@ _START: Final = re.compile(
     r"""(?i)(?<![^\s,;|"'<(\[{])(?:https?://\S*?|www\.\S*?|(?:urn:|info:)?doi[:=]?\s*|openalex:\s*)?"""
     r"""(?:10\.[0-9]{4,9}(?:\.[0-9]+)*(?:/|%(?:25)*2f)|[wasi][1-9][0-9]{2,17}(?![\w.-]))"""
 )
+_NEARLY_ALL: Final = 0.9
 _HEADERS: Final = frozenset(("doi", "dois", "id", "ids", "openalex", "openalex_id", "work_id", "asked"))
 
 
@@ -70,10 +71,11 @@ def split_ids(text: str) -> list[str]:
 
 
 def _is_heading(lines: list[str]) -> bool:
-    """Whether the first line names what the others are: it is such a name, or all others hold an id."""
+    """Whether the first line names what the others are: it is such a name, or nearly all others hold an id."""
     if has_id(lines[0]):
         return False
-    return lines[0].strip(_AROUND).lower() in _HEADERS or (len(lines) > 1 and all(map(has_id, lines[1:])))
+    others = lines[1:]
+    return lines[0].strip(_AROUND).lower() in _HEADERS or 0 < _NEARLY_ALL * len(others) <= sum(map(has_id, others))
 
 
 def has_id(text: str) -> bool:
