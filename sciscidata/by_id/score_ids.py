@@ -115,9 +115,9 @@ def score_ids(
 
     Example:
         >>> from sciscidata import ExampleConfig
-        >>> found = score_ids(["HTTPS://DOI.ORG/10.1001/JAMA.286.8.944", "w2000", ""], ExampleConfig())
-        >>> found.select("openalex_id", "reason", "n_i", "n_j", "n_k", "prior").rows()
-        [...]
+        >>> mine = ["https://doi.org/10.1001/JAMA.288.3.321", "w2560438049", "10.9999/none"]
+        >>> score_ids(mine, ExampleConfig()).select("openalex_id", "reason", "n_i", "n_j", "n_k").rows()
+        [('W1593442063', None, 6, 14, 6), ('W2560438049', 'uncited', 0, 0, 3), (None, 'not found', None, None, None)]
     """
     listed = read_ids(ids, id_column)
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
