@@ -73,7 +73,7 @@ def _ask_one(client: OpenAlexClient, name: str, select: str) -> Work | None:
         try:
             record = client.fetch(f"/works/{name}?select={quote(select, safe='')}")
         except ApiError as error:
-            number = openalex_number((error.moved_to or "").partition("?")[0], "W")
+            number = openalex_number(error.moved_to, "W")
             if number is None and error.status not in (404, 410):
                 raise
             if number is None:
