@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sciscidata import (
     CDConfig,
@@ -12,6 +14,7 @@ from sciscidata import (
     LabelThresholds,
     NoveltyConfig,
     RecordsConfig,
+    SciSciNetConfig,
     SyntheticConfig,
     compute_atypicality,
     compute_cd_index,
@@ -19,6 +22,7 @@ from sciscidata import (
     compute_labels,
     indicators,
     ingest,
+    scan_corpus,
     scan_example,
     scan_synthetic,
     score_ids,
@@ -31,8 +35,9 @@ from sciscidata.corpus.folder import open_corpus_graph
 from sciscidata.disruption.label_prior import SHIPPED
 from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.graph.graph import build_graph, graph_folder
-from sciscidata.schemas import Corpus
+from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.example.source import WORKS_FILE
+from tests.oracles import cd_family
 
 COUNTS = ["n_i", "n_j", "n_k", "cd_index", "window_complete"]
 
@@ -206,9 +211,9 @@ def test_ids_of_a_table_of_ones_own_are_found(home):
     ],
 )
 def test_a_wrong_argument_is_one_clear_error(changes, message, home):
-    settings = {"source": ExampleConfig(), "cache_dir": home} | changes
+    options = {"source": ExampleConfig(), "cache_dir": home} | changes
     with pytest.raises(SciSciDataError, match=message):
-        score_ids(["W1"], settings.pop("source"), **settings)
+        score_ids(["W1"], options.pop("source"), **options)
 
 
 def test_what_needs_all_works_is_refused(world, home):
@@ -279,3 +284,42 @@ def test_a_wrong_command_is_one_line(tmp_path, monkeypatch, capsys, words, messa
     *_, last = capsys.readouterr().err.strip().splitlines()
     assert message in last
     assert not (tmp_path / "scores.csv").exists()
+
+
+@pytest.mark.slow
+def test_sciscinet_is_scored_by_its_citations_like_the_same_corpus(sciscinet_tables, home):
+    source = SciSciNetConfig(folder=str(sciscinet_tables))
+    works, citations, _ = scan_citations(source, home)
+    expected = compute_cd_index(works, citations).collect().sort("work_id")
+    listed = ids_of(works.select("work_id").head(300).collect())
+    found = by_number(score_ids(listed, source, prior="shipped", cache_dir=home))
+    same = expected.join(found.select("work_id"), on="work_id", how="semi").sort("work_id")
+    assert found.select(COUNTS).equals(same.select(COUNTS))
+    assert found["reason"].is_null().any()
+
+
+def scan_citations(source, home) -> Corpus:
+    ingest(source, home / "sciscinet", cache_dir=home, overwrite=True)
+    return scan_corpus(home / "sciscinet")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_counts_are_those_of_sets_in_random_graphs(data):
+    n = data.draw(st.integers(3, 14))
+    numbers = range(1, n + 1)
+    years = [data.draw(st.none() | st.integers(2000, 2008)) for _ in numbers]
+    edges = data.draw(st.lists(st.tuples(st.integers(1, n + 2), st.integers(1, n + 2)), max_size=50))
+    works = WORKS.to_frame().clear(n).with_columns(
+        work_id=pl.Series([*numbers], dtype=pl.Int64()), publication_year=pl.Series(years, dtype=pl.Int32())
+    )  # fmt: skip
+    citations = pl.DataFrame(edges, CITATIONS, orient="row")
+    asked = data.draw(st.lists(st.integers(1, n), min_size=1, max_size=5))
+    found = score_ids([f"W{number}" for number in asked], Corpus(works.lazy(), citations.lazy(), {}), prior="shipped")
+    expected = cd_family(dict(zip(numbers, years, strict=True)), edges, CDConfig())
+    for row in found.iter_rows(named=True):
+        scores = expected[int(row["asked"][1:])]
+        if scores is None:
+            assert (row["reason"], row["n_i"], row["cd_index"]) == ("no year", None, None)
+        else:
+            assert [row[name] for name in COUNTS[:4]] == [scores[name] for name in COUNTS[:4]]
