@@ -6,6 +6,7 @@ over the citations leave a small graph, which the usual kernels score.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +30,8 @@ from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.records.last_year_of_data import count_years, find_last_year
 from sciscidata.records.listed_ids import ListedIds
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
+
+logger = logging.getLogger(__name__)
 
 #: What is said of a work besides its scores.
 FACTS: Final = ("work_id", "doi", "title", "publication_year", "cited_by_count", "primary_field")
@@ -78,6 +81,7 @@ def score_frames(
     of_own = citations.filter(pl.col("citing_id").is_in(wanted.implode())).collect(engine="streaming")
     prior, prior_of = rules.prior or SHIPPED, "shipped" if rules.prior in (None, SHIPPED) else "given"
     if rules.prior is None:
+        logger.info("all works are scored, for the prior of the corpus; prior='shipped' scores the listed ones alone")
         scores = compute_cd_index(works, citations, rules.cd, cache_dir=cache_dir).drop(ORIGINAL_ID, strict=False)
         of_all = scores.collect()
         prior = choose_prior(of_all)
