@@ -208,7 +208,9 @@ def _check_graph(listed: ListedIds, rules: Rules) -> None:
 
 def finish(listed: ListedIds, scored: ScoredIds, thresholds: LabelThresholds) -> pl.DataFrame:
     """Label the works, and put them beside the ids in their order."""
-    works = compute_labels(scored.works, thresholds).collect()
+    # Without the column, nothing is logged of works that are not judged: each row says it.
+    works = compute_labels(scored.works.drop(WINDOW_COMPLETE), thresholds).collect()
+    works = works.join(scored.works.select("work_id", WINDOW_COMPLETE), on="work_id", how="left")
     works = compute_cd_interval(works, prior=scored.prior).collect()
     works = compute_label_confidence(works, thresholds, prior=scored.prior).collect()
     works = works.with_columns(

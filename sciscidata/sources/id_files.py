@@ -44,11 +44,11 @@ _OF_WORKS: Final = ("OpenAlex", "DOI")
 _FORMS: Final = "a text with an id in each line, CSV, TSV, JSON, Parquet, Feather, RIS, BibTeX or CSL JSON"
 
 
-def read_ids(given: Ids, column: str | None = None) -> ListedIds:
+def read_ids(ids: Ids, column: str | None = None) -> ListedIds:
     """Read ids in their order, with repeats; the log says where they were found.
 
     Args:
-        given: the path of a file, a pasted text, a list, a Series, or a frame. "-" is standard input.
+        ids: the path of a file, a pasted text, a list, a Series, or a frame. "-" is standard input.
         column: the column of a table that holds them. None: the one with the most DOIs and OpenAlex ids.
 
     Raises:
@@ -56,20 +56,20 @@ def read_ids(given: Ids, column: str | None = None) -> ListedIds:
         SchemaMismatchError: if a column is missing, or none holds ids.
         EmptyInputError: if there is no id.
         CorruptRecordError: if a file cannot be read.
-        ConfigError: if all ids are of authors or the like, or ``given`` is something else.
+        ConfigError: if all ids are of authors or the like, or ``ids`` is something else.
     """
-    if isinstance(given, Path) or (isinstance(given, str) and _is_path(given)):
-        return _read_file(Path(expand_home(str(given))), column)
-    if isinstance(given, str):
-        return _finish(split_ids(given), "the text given")
-    if isinstance(given, pl.LazyFrame) or hasattr(given, "columns"):
-        frame = to_lazy(given, "ids", "read_ids").collect()
+    if isinstance(ids, Path) or (isinstance(ids, str) and _is_path(ids)):
+        return _read_file(Path(expand_home(str(ids))), column)
+    if isinstance(ids, str):
+        return _finish(split_ids(ids), "the text given")
+    if isinstance(ids, pl.LazyFrame) or hasattr(ids, "columns"):
+        frame = to_lazy(ids, "ids", "read_ids").collect()
         name = _choose_column(frame, column, "the frame given")
         return _finish(frame[name], f"column {name!r} of the frame given")
-    if isinstance(given, Iterable) and not isinstance(given, bytes | Mapping):
-        return _finish(given, "the list given")
+    if isinstance(ids, Iterable) and not isinstance(ids, bytes | Mapping):
+        return _finish(ids, "the list given")
     raise ConfigError(
-        f"ids is of type {type(given).__name__}, needs the path of a file, a text, a list, a Series or a frame."
+        f"ids is of type {type(ids).__name__}, needs the path of a file, a text, a list, a Series or a frame."
     )
 
 

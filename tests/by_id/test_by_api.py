@@ -189,3 +189,16 @@ def test_what_the_api_cannot_say_is_refused(server, tmp_path):
     with pytest.raises(ConfigError, match="needs the whole graph"):
         score_ids(["W1"], OpenAlexConfig(), cd=CDConfig.compat("pyscisci"), cache_dir=tmp_path, api=api(server))
     assert not server.log
+
+
+def test_a_list_of_unknown_works_gives_rows_and_a_warning(server, tmp_path, caplog):
+    listed = ["10.9999/none", "W1"]
+    for source in (OpenAlexConfig(), ExampleConfig()):
+        for prior in ("corpus", "shipped"):
+            caplog.clear()
+            found = score_ids(listed, source, prior=prior, cache_dir=tmp_path, api=api(server))
+            assert found["reason"].to_list() == ["not found", "not found"]
+            assert found.select("openalex_id", "cd_index", "prior").null_count().row(0) == (2, 2, 2)
+            assert ("WARNING", "2 ids: judged 0, not found 2") in [
+                (r.levelname, r.getMessage()) for r in caplog.records
+            ]
