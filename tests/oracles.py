@@ -38,9 +38,15 @@ def cd_family(
     def year(work: int) -> Any:
         return years.get(work)
 
+    def is_too_late(time: Any) -> bool:
+        """Did the work come out after the year with which the window ends? Then nothing counts."""
+        return isinstance(window, str) and window.startswith("until") and time > end_of(time, window)
+
     def counts_as_citer(citer: int, cited: int, focal: int) -> bool:
         """Does the citation citer -> cited count when ``focal`` is scored?"""
         if year(citer) is None:
+            return False
+        if is_too_late(year(focal)):
             return False
         if config.window_from == "cited":
             return year(cited) is not None and year(cited) <= year(citer) <= end_of(year(cited), window)
@@ -66,7 +72,10 @@ def cd_family(
             to_date = {
                 c
                 for c, cited in references.items()
-                if focal in cited and year(c) is not None and (window is None or year(c) <= end_of(year(focal), window))
+                if focal in cited
+                and year(c) is not None
+                and not is_too_late(year(focal))
+                and (window is None or year(c) <= end_of(year(focal), window))
             }
         if config.focal_citers == "any":
             citing_focal = to_date

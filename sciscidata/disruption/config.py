@@ -147,8 +147,8 @@ class CDConfig(Conventional):
         if window is None:
             return range(first, _EVER)
         if (year := last_year_in(window)) is not None:
-            last = year if self.time == "publication_year" else _new_year(year + 1) - 1
-            return range(first, max(first, last + 1))
+            stop = self._after(year)
+            return range(first, max(first, stop if time < stop else first))
         if self.time == "publication_year":
             assert isinstance(window, int)  # _check has refused others
             return range(first, time + window + 1)
@@ -166,14 +166,28 @@ class CDConfig(Conventional):
         """
         if window is None or last_year is None:
             return None
-        if (year := last_year_in(window)) is not None:  # over for all works, or for none
-            return _EVER if year < last_year else -_EVER
+        if (year := last_year_in(window)) is not None:  # over for all works that are out by then, or for none
+            return self._after(year) if year < last_year else -_EVER
         if self.time == "publication_year":
             assert isinstance(window, int)  # _check has refused others
             return first_open_window(window, last_year)
         n, unit = length(window)
         new_year = _new_year(last_year)
         return new_year - n if unit == "d" else _add_months(new_year, -n)
+
+    def is_too_late(self, time: int, window: Window) -> bool:
+        """Say whether a work of ``time`` came out after the calendar year with which the window ends: nothing counts.
+
+        Example:
+            >>> CDConfig().is_too_late(2018, "until2017"), CDConfig().is_too_late(2018, 5)
+            (True, False)
+        """
+        year = last_year_in(window)
+        return year is not None and time >= self._after(year)
+
+    def _after(self, year: int) -> int:
+        """Return the first time after a year."""
+        return year + 1 if self.time == "publication_year" else _new_year(year + 1)
 
     def stated(self) -> dict[str, Any]:
         """Return the options as a manifest states them: all, but those of ``_ADDED`` only where they are set."""

@@ -101,10 +101,11 @@ class Counter:
                 counts[:, :, 0] = n_to_date - counts[:, :, 1]
             if config.family:
                 columns |= {f"n_j{config.di_l}": n_j5, "n_shared": n_shared, "n_to_date": n_to_date}
-        at = np.searchsorted(ends, window.ends).tolist()
+        at, time = np.searchsorted(ends, window.ends).tolist(), self._clock.time_of(focal)
+        is_late = [config.is_too_late(time, config.all_windows[window_name]) for window_name in names]
         return {
-            name + window_name: column[:, place]
-            for window_name, place in zip(names, at, strict=True)
+            name + window_name: np.zeros_like(column[:, place]) if late else column[:, place]
+            for window_name, place, late in zip(names, at, is_late, strict=True)
             for name, column in columns.items()
         }
 

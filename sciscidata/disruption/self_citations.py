@@ -57,7 +57,7 @@ def find_self_citations(citations: AnyFrame, authors: AnyFrame) -> pl.LazyFrame:
     Example:
         >>> citations = pl.DataFrame({"citing_id": [2, 3, 3], "cited_id": [1, 1, 2]})
         >>> authors = pl.DataFrame({"work_id": [1, 2, 3, 3], "author_id": ["poe", "poe", "poe", "woolf"]})
-        >>> find_self_citations(citations, authors.filter(author_id="poe")).collect().sort("citing_id").rows()
+        >>> find_self_citations(citations, authors.filter(author_id="poe")).collect().sort(pl.all()).rows()
         [(2, 1, 1), (3, 1, 1), (3, 2, 1)]
     """
     stage = "find_self_citations"
@@ -215,8 +215,7 @@ class _OwnCiters:
 
     def count(self, focal: range) -> pl.DataFrame:
         """Count n_i, n_j, n_k, n_self_citers and those of the family for every window, and ``n_ever``."""
-        parts = [self._count(span) for span in self._clock.split(focal)]
-        counts = np.concatenate(parts)
+        counts = np.concatenate([self._count(span) for span in self._clock.split(focal)])
         n_i, n_j, n_k, strong, shared, to_date, ever = np.moveaxis(counts, 2, 0)
         if self._config.focal_citers == "any":
             n_i = to_date - n_j
@@ -252,6 +251,8 @@ class _OwnCiters:
 
         spans = [*pairwise(cut_evenly(graph, focal.start, focal.stop, 4 * self._n_threads))]
         deque(run_in_order(share, spans, self._n_threads), maxlen=0)
+        is_late = [config.is_too_late(time, window) for window in config.all_windows.values()]
+        counts[:, is_late, :-1] = 0  # all but the citers at any time
         return counts
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sciscidata.disruption import counts as cd_counts
@@ -107,6 +107,7 @@ until = st.integers(1997, 2007).map("until{}".format)
 
 
 @given(years_of_works, edge_lists, configs(), st.lists(windows | until, unique=True, max_size=4))
+@example({9: 1998, 14: 1998}, [(9, 14)], CDConfig(window_years=None, focal_citers="any", family=True), ["until1997"])
 @settings(max_examples=80)
 def test_every_option_and_window_agrees_with_plain_sets(years, edges, config, further):
     is_fixed = [window is None or isinstance(window, str) for window in further]
