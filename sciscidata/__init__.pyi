@@ -2,6 +2,7 @@
 
 from . import indicators as indicators
 from . import plots as plots
+from .by_id.score_ids import score_ids as score_ids
 from .changes.compare import compare as compare
 from .config import BuildConfig as BuildConfig
 from .corpus.folder import CorpusConfig as CorpusConfig
@@ -29,6 +30,7 @@ from .own_label import OwnLabel as OwnLabel
 from .pipeline import build as build
 from .pipeline import export_labelled as export_labelled
 from .pipeline import write_background as write_background
+from .records.dois import normalize_doi as normalize_doi
 from .release.methods import describe_methods as describe_methods
 from .release.read import read_release as read_release
 from .release.verify import verify as verify

@@ -33,7 +33,7 @@ def default_cache_dir() -> Path:
 
 
 #: Fields that a manifest leaves out, or shows in another way.
-_NOT_STATED: Final = ("out", "background", "scores_file", "cache_dir", "overwrite")
+_NOT_STATED: Final = ("out", "ids", "background", "scores_file", "cache_dir", "overwrite")
 _SWITCHED_OFF: Final = Reason("novelty is switched off", "leave novelty on")
 #: Stands for the sizes that suit the source.
 _SPLIT: Final = SplitConfig()
@@ -44,10 +44,12 @@ class BuildConfig(Configuration):
     """Everything that decides what a release holds, and where it goes.
 
     ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out.
-    Of ``background`` it names the SHA-256; ``scores_file`` shows in its list of files.
+    Of ``background`` and ``ids`` it names the SHA-256; ``scores_file`` shows in its list of files.
 
     Attributes:
         source: where works come from: a configuration, or a Corpus that a reader of your own has made.
+        ids: file of DOIs or OpenAlex ids, the works that may be drawn: text, table, RIS or BibTeX. None: any.
+        id_column: column of ``ids`` that holds them. None: the one with the most.
         out: folder of the release.
         cd: conventions of the CD index.
         novelty: conventions of novelty. None, or a pull without venues, leaves novelty out: its fields are null.
@@ -68,6 +70,8 @@ class BuildConfig(Configuration):
 
     source: SourceConfig | Corpus
     out: Path
+    ids: Path | None = None
+    id_column: str | None = None
     cd: CDConfig = field(default_factory=CDConfig)
     novelty: NoveltyConfig | None = field(default_factory=NoveltyConfig)
     background: Path | None = None

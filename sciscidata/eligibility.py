@@ -27,6 +27,7 @@ from sciscidata.records.last_year_of_data import (
     find_last_year,
     remark_on_later_works,
 )
+from sciscidata.records.listed_ids import ListedIds
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ _Type = Annotated[str, msgspec.Meta(min_length=1, title="TYPE")]
 _Field = Annotated[str, msgspec.Meta(min_length=1, title="FIELD")]
 _Venue = Annotated[str, msgspec.Meta(min_length=1, title="VENUE")]
 _Where = Annotated[Mapping[str, pl.Expr], msgspec.Meta(description="a dict of names and Polars expressions")]
+_Listed = Annotated[ListedIds, msgspec.Meta(description="what BuildConfig.ids names")]
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,50}")
 
 
@@ -84,6 +86,7 @@ class EligibilityConfig(Configuration):
             novelty label (``compute_novelty_confidence``), which needs references. None: any.
         where: filters of your own, by name: ``{"long": pl.col("abstract").str.len_chars() > 500}``. They keep the works
             for which the expression is true. It reads columns of WORKS, scores and labels, of one work at a time.
+        listed: ids of the works to keep, which ``BuildConfig.ids`` names. None: any.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, the years are out of order, or a filter of your
@@ -113,6 +116,7 @@ class EligibilityConfig(Configuration):
     last_year: Year | None = None
     min_label_confidence: Share | None = None
     where: _Where = field(default_factory=dict[str, pl.Expr], hash=False, metadata={"python_only": True})
+    listed: _Listed | None = field(default=None, metadata={"python_only": True})
 
     def _check(self) -> None:
         object.__setattr__(self, "where", _Expressions(self.where))
@@ -127,7 +131,8 @@ class EligibilityConfig(Configuration):
     def stated(self) -> dict[str, Any]:
         """Describe the filters for a manifest, in JSON types: an expression as text."""
         own = [{"name": name, "expression": str(expression)} for name, expression in self.where.items()]
-        return {option.name: getattr(self, option.name) for option in fields(self)} | {"where": own}
+        listed = None if self.listed is None else self.listed.stated
+        return {option.name: getattr(self, option.name) for option in fields(self)} | {"where": own, "listed": listed}
 
 
 def _check_own(name: str, expression: pl.Expr) -> None:
@@ -200,6 +205,8 @@ _VENUE: Final = ("source_id", "source_name")
 #: The filters, in the order in which they are applied. What can be read off a record comes first, then the user's own
 #: (``list_filters``), then what citations say. The last one looks at other works.
 FILTERS: Final[Mapping[str, Filter]] = {
+    "unlisted": Filter("not in the list of ids", ("listed",), (),
+        lambda config, _: config.listed and ~config.listed.holds(), is_new=True),
     "retracted": Filter("retracted", ("exclude_retracted",), ("is_retracted",),
         lambda config, _: config.exclude_retracted and pl.col("is_retracted")),
     "work_type": Filter("another work type", ("work_types",), ("work_type",),

@@ -87,11 +87,15 @@ class UnsafeNameError(SciSciDataError, ValueError):
 
 
 class ApiError(SciSciDataError, RuntimeError):
-    """OpenAlex refused a request, or kept failing; ``status`` is the last HTTP status, None if there was none."""
+    """OpenAlex refused a request, or kept failing.
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    ``status`` is the last HTTP status, None if there was none. ``moved_to`` is the id of the work that an answer leads
+    to, if it was merged into that.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, moved_to: str | None = None) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.moved_to = status, moved_to
 
 
 class ApiKeyError(ApiError):

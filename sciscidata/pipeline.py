@@ -28,6 +28,7 @@ from sciscidata.novelty.background import (
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
 from sciscidata.own_label import vocabularies
+from sciscidata.records.listed_ids import ListedIds
 from sciscidata.release.export import write_labelled
 from sciscidata.release.read import Release
 from sciscidata.release.release import Target, check_target, write_release
@@ -37,9 +38,11 @@ from sciscidata.sampling.draw import Drawn, draw
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import Corpus
 from sciscidata.scoring import add_confidence, label_works, score
+from sciscidata.sources.id_files import read_ids
 from sciscidata.sources.kinds import Ask, Citations, Scored, Scores
 from sciscidata.sources.registry import SourceConfig, find_source, open_citations, open_source
 from sciscidata.storage import refuse_unwritable
+from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import begin_step, name_steps
 
 logger = logging.getLogger(__name__)
@@ -81,7 +84,9 @@ def build(config: BuildConfig) -> Release:
     check_target(config.out, overwrite=config.overwrite)
     refuse_unwritable(config.out)
     background = describe_background(config.background, config.novelty)
+    listed = None if config.ids is None else read_ids(config.ids, config.id_column)
     with _open_in_steps(config, "filter and draw", "write the release") as source:
+        config = _choose_listed(config, listed, source)
         demand = config.demand
         scored = score(source, demand, config.measures)
         begin_step("filter and draw")
@@ -92,6 +97,17 @@ def build(config: BuildConfig) -> Release:
         scores_file = config.scores_file and labelled.facts.has_index
         target = Target(config.out, config.overwrite, scores_file, partial(plot_pictures, labelled, drawn, manifest))
         return write_release(drawn.drawn, drawn.works, manifest, target)
+
+
+def _choose_listed(config: BuildConfig, listed: ListedIds | None, source: Citations | Scores | Ask) -> BuildConfig:
+    """Let a list of ids say which works may be drawn: those of the source that it names."""
+    if listed is None:
+        return config
+    if not isinstance(source, Ask):  # which looks them up itself
+        listed = listed.among(source.texts.works if isinstance(source, Scores) else source.works)
+        n = int(listed.stated["works"])
+        logger.log(logging.INFO if n else logging.WARNING, "%s of the source are in the list", counted(n, "work"))
+    return replace(config, eligibility=replace(config.eligibility, listed=listed))
 
 
 @contextmanager

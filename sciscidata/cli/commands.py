@@ -291,6 +291,43 @@ def export(
         print_labelled(export_labelled(config, engine=places["engine"]), config.out)
 
 
+def score(
+    config: Annotated[
+        _Config,
+        settings(
+            "ingested corpus api cd novelty thresholds",
+            "out ids id_column background cache_dir overwrite",
+            without="family di_l windows time",
+            writes="CSV or Parquet file to write",
+        ),
+    ],
+    *,
+    prior: str = "corpus",
+    dry_run: bool = False,
+) -> None:
+    """Score the works of a list of ids: one row each, in its order. A run that was stopped goes on where it ended.
+
+    Args:
+        prior: whose works label confidence rests on: corpus, shipped, or a file of `sciscidata cd`.
+        dry_run: say what would be read or asked, and what it costs.
+
+    Shown:
+        --ids --id-column --source --corpus --input --works --citations --sciscinet --snapshot --email --api-key
+        --max-cost-usd --window-years --background --prior --dry-run --out --overwrite
+
+    Example:
+        sciscidata score --ids dois.csv --corpus corpora/openalex --out scores.csv
+    """
+    from sciscidata.by_id.write_scores import describe_plan, write_id_scores
+    from sciscidata.cli.summary import measured, print_lines
+
+    if dry_run:
+        print_lines(describe_plan(config))
+        return
+    with measured():
+        print_lines(write_id_scores(config, prior))
+
+
 def verify(path: Path) -> None:
     """Check that a release, corpus, graph, export, file of scores or background is whole.
 
@@ -467,8 +504,12 @@ def settings(
             changes["corpus.folder"] = {"flag": "CORPUS", "text": text, "title": GENERAL}
             changes[".cache_dir"] = {"default": "CORPUS/cache"}
         elif sections != "all":
-            some = Hint(Literal[*(name for name in SOURCES if name in known)])
+            asks = {"openalex"} if "api" in known else set[str]()
+            some = Hint(Literal[*(name for name in SOURCES if name in known | asks)])
             changes[".source"] = {"hint": some, "default": None}
+            if "ids" in top.split():
+                changes[".ids"] = {"default": REQUIRED, "text": "file of DOIs or OpenAlex ids; - is standard input"}
+                changes[".background"] = {"text": "saved null model to score novelty against. None: novelty is null."}
         if writes:
             changes[".out"] = {"text": writes, "default": REQUIRED}
         named = {f".{name}" for name in top.split()} | {"corpus.folder" if of_corpus else ".source"}
@@ -497,11 +538,11 @@ def settings(
         in_file -= {(section, name) for section, one in flags.items() for name in one}
         typed = merge(file, flags)
         if "from_manifest" in values:
-            from sciscidata.cli.repeat_run import check_background, read_release_settings
+            from sciscidata.cli.repeat_run import check_files, read_release_settings
 
             path = Path(values["from_manifest"])
             config = resolve(merge(read_release_settings(path, typed), typed), typed)
-            check_background(config, path)
+            check_files(config, path)
             return config
         base = {"": {"cache_dir": str(Path(flags["corpus"]["folder"]) / "cache")}} if of_corpus else {}
         return resolve(merge(base, typed))
@@ -581,7 +622,7 @@ class _Program(Program):
 
 
 _COMMANDS: Final = (
-    *(build, background, ingest, graph, cd, null_cd, sweep, novelty, tasks, export),
+    *(build, background, ingest, graph, cd, null_cd, sweep, novelty, tasks, export, score),
     *(verify, describe, explain, compare, diagnose, publish, fetch),
 )
 PROGRAM: Final = _Program(

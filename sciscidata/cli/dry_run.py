@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -12,6 +13,7 @@ from sciscidata.config import BuildConfig
 from sciscidata.eligibility import chosen_names, remark_on_names
 from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.split import balanced_columns
+from sciscidata.sources.id_files import read_ids
 from sciscidata.sources.kinds import Ask, ToAsk, ToRead
 from sciscidata.sources.openalex.estimate import published_shares
 from sciscidata.sources.registry import find_source, open_source
@@ -27,6 +29,8 @@ _ELSEWHERE: Final = "as in a corpus of 1.97 million works"
 def describe_plan(config: BuildConfig) -> list[str]:
     """Describe a build without running it. The API gets two calls, for a count and a sample of a hundred works."""
     kind = find_source(config.source)
+    listed = None if config.ids is None else read_ids(config.ids, config.id_column)
+    config = replace(config, eligibility=replace(config.eligibility, listed=listed))
     if kind.sample:
         with open_source(config.source, config.cache_dir, config.api) as source:
             assert isinstance(source, Ask)
@@ -34,9 +38,14 @@ def describe_plan(config: BuildConfig) -> list[str]:
         lines = _describe_asking(asking, config.api.rate, sum(config.split.sizes.values()))
     else:
         reading = kind.measure(config.source)
+        of_list: list[str] = []
+        if listed is not None and reading.columns is not None:
+            n_listed = int(listed.among(reading.columns).stated["works"])
+            reading = reading._replace(works=n_listed)
+            of_list = [f"of the {listed.rows.height:,} ids: {counted(n_listed, 'work')} of the source"]
         n_chosen, remarks = _count_chosen(config, reading.columns)
         classes = _describe_classes(config, reading if n_chosen is None else reading._replace(works=n_chosen))
-        lines = [f"would read: {reading.name}", *remarks, *classes, f"time: {_describe_time(reading)}"]
+        lines = [f"would read: {reading.name}", *of_list, *remarks, *classes, f"time: {_describe_time(reading)}"]
     lines.insert(1, f"would draw: {_describe_draw(config)}")
     state = "which exists" if config.out.exists() else "which is new"
     return [*lines, f"would write: {shown(config.out)}, {state}; nothing was written"]

@@ -19,6 +19,7 @@ from sciscidata.release.manifest import MANIFEST
 from sciscidata.release.read import SCORES_FILE, Release, read_manifest
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import has_own_scores
+from sciscidata.storage import hash_file
 from sciscidata.storage.lock import read_steadily
 
 logger = logging.getLogger(__name__)
@@ -101,10 +102,13 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Sections:
         stated = source | source.get("config", {})
         if kind == "tables":  # its counts have the names of its files
             stated = source["columns"] | {name: source.get(name) for name in ("missing", "quotes")}
+        if kind == "openalex":  # whose filter is that of all options together
+            stated = {**stated, "filter": source.get("own_filter")}
         # A field without a default is a path, and the manifest has none.
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
         of_source = {field.name: stated[field.name] for field in options if stated.get(field.name) is not None}
         settings: Sections = {name: {**manifest[name]} for name in ("cd", "thresholds", "eligibility", "split")}
+        settings["eligibility"].pop("listed", None)  # check_files asks for its file
         atypicality = manifest["atypicality"] or {}
         novelty = atypicality.get("config") or atypicality.get("published")
         # Some sources bring their scores, and no null model.
@@ -132,13 +136,23 @@ def read_old_manifest(path: Path) -> dict[str, Any]:
     return read_steadily(folder, partial(read_manifest, folder))
 
 
-def check_background(config: BuildConfig, path: Path) -> None:
-    """Check that a repeated run scores novelty against what the release was scored against; warn of another file."""
-    stated = (read_old_manifest(path)["atypicality"] or {}).get("background")
+def check_files(config: BuildConfig, path: Path) -> None:
+    """Check that a repeated run has the list of ids and the background of the release; warn of another file."""
+    manifest = read_old_manifest(path)
+    listed = manifest["eligibility"].get("listed")
+    if listed and config.ids is None:
+        raise ConfigError(
+            f"the release was drawn from {listed['ids']:,} ids with SHA-256 {listed['sha256']}, and a manifest names "
+            "no path. Name their file: BuildConfig.ids."
+        )
+    if listed and config.ids is not None and config.ids.is_file() and hash_file(config.ids) != listed["sha256"]:
+        was = f"the release was drawn from another one, with SHA-256 {listed['sha256']}"
+        logger.warning("%s has another SHA-256; %s", config.ids, was)
+    stated = (manifest["atypicality"] or {}).get("background")
     if stated and config.background is None:
         raise ConfigError(
-            f"the release was scored against a background with SHA-256 {stated['sha256']}, and a manifest names no "
-            "path. Name its file: BuildConfig.background."
+            f"the release was scored against a background with SHA-256 {stated['sha256']}, and a manifest names "
+            "no path. Name its file: BuildConfig.background."
         )
     given = describe_background(config.background, config.novelty)
     if stated and given and given["sha256"] != stated["sha256"]:

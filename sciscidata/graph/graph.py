@@ -39,7 +39,7 @@ Time = Literal["publication_year", "publication_date"]
 FORMAT_VERSION = 1  # a change of the spool in ``build.py`` gives the spool another name
 #: Edges sorted at a time, in 2 GB: a pair of indices, its row entry, and an entry that waits to be written.
 _MOST_EDGES = 1 << 27
-_FACTS = "graph.json"
+GRAPH_INDEX = "graph.json"
 _NODE_COLUMNS = ("work_id", "publication_year")
 _SPAN = 1 << 22  # numbers to look at together
 
@@ -206,7 +206,7 @@ def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> 
     arrays = lay_out(citations, nodes, folder, folder, replace(means, lasting=True))
     metadata = {"format_version": FORMAT_VERSION, "n_known": nodes.ids.size, "n_citations": arrays["refs"].size}
     metadata |= {"days": True} if nodes.days is not None else {}
-    (folder / _FACTS).write_text(json.dumps(metadata) + "\n")
+    (folder / GRAPH_INDEX).write_text(json.dumps(metadata) + "\n")
 
 
 def read_graph(folder: str | Path, *, trusted: bool = False, whole: bool = True) -> CitationGraph:
@@ -216,11 +216,11 @@ def read_graph(folder: str | Path, *, trusted: bool = False, whole: bool = True)
     """
     folder = Path(folder)
     try:
-        metadata: dict[str, Any] = {**json.loads(read_whole(folder / _FACTS))}
+        metadata: dict[str, Any] = {**json.loads(read_whole(folder / GRAPH_INDEX))}
         version, n_known, n_citations = (metadata[name] for name in ("format_version", "n_known", "n_citations"))
     except OSError:
         raise InputNotFoundError(
-            f"no citation graph in {folder}: {_FACTS} is missing. Name a folder that build_graph has made."
+            f"no citation graph in {folder}: {GRAPH_INDEX} is missing. Name a folder that build_graph has made."
         ) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise _damage(folder) from None

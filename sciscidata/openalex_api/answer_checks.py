@@ -101,6 +101,9 @@ def _misfit(record: Answer, name: str, value: str) -> str | None:
     wanted = {_last_part(text) for text in value.split("|")}
     if name == "openalex" and not value.startswith("!") and _number(record) not in wanted:
         return f"{_number(record)} was not requested"
+    dois = {_bare(text) for text in value.split("|")}
+    if name == "doi" and not value.startswith("!") and _bare(record.get("doi")) not in dois:
+        return f"{_number(record)} has the DOI {record.get('doi')!s:.60}, which was not requested"
     if name == "cites" and not value.startswith("!"):
         cited = record.get("referenced_works")
         cited = cited if isinstance(cited, list) else []
@@ -120,6 +123,10 @@ def _number(record: Answer) -> str | None:
 
 def _last_part(address: Any) -> str:  # noqa: ANN401
     return str(address).rpartition("/")[2].upper()
+
+
+def _bare(doi: Any) -> str:  # noqa: ANN401
+    return str(doi).lower().removeprefix("https://doi.org/")
 
 
 def _is_count(value: Any) -> bool:  # noqa: ANN401

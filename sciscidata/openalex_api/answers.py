@@ -22,6 +22,8 @@ from sciscidata.openalex_api.request import shown
 
 # Cannot match inside a text: there the quotes are escaped.
 _TIMING: Final = re.compile(rb'"db_response_time_ms":\s*[0-9]+(?=\s*[,}])')
+#: The id at the end of an address; no more of it is kept, since an address may hold the key.
+_MOVED: Final = re.compile(r"/(W[0-9]{1,18})(?:[/?#]|$)", re.I)
 _LONG_WAIT_S: Final = 3_600.0
 _MOST_USD: Final = 100.0  # for one answer; ten thousand times the dearest call there is
 _MOST_CHARACTERS: Final = 400  # OpenAlex lists all 150 filters when one is misspelt
@@ -87,7 +89,9 @@ def read_answer(answer: Answer, request: str, *, has_key: bool, now: datetime) -
             status=status,
         )
     raise ApiError(
-        f"OpenAlex refused {shown(request)} with HTTP {status}{_said(answer)}. A retry would not help.", status=status
+        f"OpenAlex refused {shown(request)} with HTTP {status}{_said(answer)}. A retry would not help.",
+        status=status,
+        moved_to=moved[1] if (moved := _MOVED.search(answer.headers.get("location", ""))) else None,
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from html import unescape
-from typing import Final
+from typing import Any, Final, overload
 from urllib.parse import unquote
 
 import polars as pl
 
+from sciscidata.errors import SchemaMismatchError
 from sciscidata.terminal.messages import counted
 
 #: What str.strip removes.
@@ -40,6 +41,49 @@ _UNSEEN: Final = re.compile(
 )
 _ENTITY: Final = re.compile(r"&(?:#[0-9]{1,7}|#x[0-9a-f]{1,6}|[a-z]+[0-9]*);")
 _BEGINNING: Final = re.compile(rf"^(?:[\s{re.escape(_QUOTES + ''.join(_BRACKETS.values()))}]|{_BEFORE})+")
+
+
+@overload
+def normalize_doi(doi: pl.Expr) -> pl.Expr: ...
+@overload
+def normalize_doi(doi: pl.Series) -> pl.Series: ...
+@overload
+def normalize_doi(doi: str | None) -> str | None: ...
+def normalize_doi(doi: Any) -> Any:
+    """Write DOIs in the one form that WORKS has them in, so that a filter or a join by DOI finds every work.
+
+    The form is ``10.1234/abc``: in lower case, without an address, ``doi:``, a query, and stops, brackets or quotes
+    around it. Percent-encoding and entities of HTML are decoded.
+
+    Args:
+        doi: a column (``pl.col("doi")``), a Series of text, or one text.
+
+    Returns:
+        The same kind: an expression, a Series of String in the same order, or a text. Null, or None, for what is no
+        DOI.
+
+    Raises:
+        SchemaMismatchError: for anything else than text.
+
+    Example:
+        >>> normalize_doi("https://doi.org/10.1000%2FABC.")
+        '10.1000/abc'
+        >>> mine = pl.DataFrame({"doi": ["10.1/A", "doi:10.1/b", "HTTP://DX.DOI.ORG/10.1/C", "unknown"]})
+        >>> mine.filter(normalize_doi(pl.col("doi")).is_in(["10.1/a", "10.1/b", "10.1/c"])).height
+        3
+    """
+    if isinstance(doi, pl.Expr):
+        return doi.map_batches(normalize_doi, return_dtype=pl.String(), is_elementwise=True)
+    if isinstance(doi, pl.Series):
+        if doi.dtype not in (pl.String(), pl.Null()):
+            raise SchemaMismatchError(f"normalize_doi: {doi.name!r} is {doi.dtype}, needs text. Cast it to pl.String.")
+        dois = read_dois(doi.cast(pl.String))[0]
+        return dois.set(~dois.str.contains(PLAIN_START).fill_null(value=True), None)
+    if doi is None or isinstance(doi, str):
+        return normalize_doi(pl.Series([doi], dtype=pl.String()))[0]
+    raise SchemaMismatchError(
+        f"normalize_doi: {doi!r} is of type {type(doi).__name__}, needs text, a Series or an expression of Polars."
+    )
 
 
 def bare_dois(text: pl.Expr) -> pl.Expr:

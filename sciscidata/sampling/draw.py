@@ -140,6 +140,7 @@ def _find_remedy(eligibility: EligibilityConfig, filters: Mapping[str, int], tex
         chosen |= dict.fromkeys(differ, filters.get(name, 0))
     most = max(chosen.values(), default=0)
     if most > max(filters.get("no_title", 0), filters.get("no_abstract", 0)):
-        named = " or ".join(f"EligibilityConfig.{option}" for option, n in chosen.items() if n == most)
+        options = [f"EligibilityConfig.{option}" for option, n in chosen.items() if n == most]
+        named = " or ".join(options).replace("EligibilityConfig.listed", "the list of BuildConfig.ids")
         remedy = f"Of the options that were set, {named} removed most. Change it."
     return remedy

@@ -28,6 +28,7 @@ from sciscidata.eligibility import (
     remark_on_names,
 )
 from sciscidata.errors import ConfigError, NotEnoughWorksError, SchemaMismatchError
+from sciscidata.records.listed_ids import ListedIds, list_ids
 from sciscidata.schemas import CD_SCORES, WORKS
 from sciscidata.sources.example.source import scan_example
 from sciscidata.sources.tables.frames import from_tables
@@ -140,6 +141,7 @@ def test_an_impossible_window_is_refused(window_years: Any) -> None:
 def test_works_are_counted_at_the_first_filter_of_the_documented_order() -> None:
     # One step a filter. A later step may give a column another value, as of a title that is there and not wanted.
     steps: list[dict[str, Any]] = [
+        {"work_id": 2},
         {"is_retracted": True},
         {"work_type": "review"},
         {"primary_field": None},
@@ -156,6 +158,7 @@ def test_works_are_counted_at_the_first_filter_of_the_documented_order() -> None
     strict = replace(
         CONFIG, work_types=("article",), fields=("Medicine",), venues=("S137773608",), min_label_confidence=0.5
     )
+    strict = replace(strict, listed=ListedIds(list_ids(pl.Series([f"W{GOOD['work_id']}"])), {"sha256": ""}))
     expected = [name for name in FILTERS if name not in ("year_range", "window_incomplete", "duplicate")]
     seen: list[str | None] = []
     while steps:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
@@ -113,6 +113,7 @@ def _filtered_by(work: dict[str, Any]) -> dict[str, list[Any]]:
     references = [short_id(cited) or cited for cited in work["referenced_works"] or ()]
     return {
         "openalex": [short_id(work["id"])],
+        "doi": [str(work.get("doi") or "").lower().removeprefix("https://doi.org/") or None],
         "cites": references,
         "primary_location.source.id": [short_id(source.get("id") or "")],
         "primary_topic.field.id": [str(subject.get("id") or "").rpartition("/")[2]],
@@ -134,6 +135,7 @@ class Works:
     """All works, numbered in OpenAlex's order: most cited first, then by id."""
 
     def __init__(self, records: Iterable[dict[str, Any]]) -> None:
+        self.merged: dict[str | None, str] = {}  # ids that lead to another work
         self.works = sorted(map(_modern, records), key=lambda work: (-(work.get("cited_by_count") or 0), work["id"]))
         self.ids = [short_id(work["id"]) or work["id"] for work in self.works]
         self._samples: dict[str, list[int]] = {}
@@ -171,6 +173,8 @@ class Works:
             if identifier is None:
                 raise Refused(f"'{value}' is not a valid OpenAlex ID.")
             return rows.get(identifier, set())
+        if name == "doi":
+            return rows.get(value.lower().removeprefix("https://doi.org/"), set())
         return rows.get(value.rpartition("/")[2].lower(), set())
 
     def answer(self, path: str, params: Params) -> Answer:
@@ -182,7 +186,12 @@ class Works:
                 return Answer(200, self._list(asked))
         except (Refused, ValueError) as problem:
             return Answer(400, {"error": "Invalid query parameters error.", "message": str(problem)})
-        for row in self._rows["openalex"].get(short_id(identifier), ()) if entity == "works" else ():
+        if entity == "works" and short_id(identifier) in self.merged:
+            return Answer(301, "", {"Location": f"https://api.openalex.org/works/{self.merged[short_id(identifier)]}"})
+        name, value = "openalex", short_id(identifier)
+        if identifier.lower().startswith("doi:"):
+            name, value = "doi", unquote(identifier)[4:].lower()
+        for row in self._rows[name].get(value, ()) if entity == "works" else ():
             return Answer(200, _cut(self.works[row], asked.get("select")))
         return Answer(404, "<h1>Not Found</h1>")
 

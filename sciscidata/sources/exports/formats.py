@@ -140,7 +140,7 @@ class _Format(NamedTuple):
 
 def read_export(path: Path) -> Export:
     """Read one file into rows of ROLES, all text; a cited reference or author of each line keeps its line."""
-    text = _read_text(path)
+    text = read_text(path)
     head = text[:10_000]
     kinds: tuple[tuple[str, Callable[[str, Path], _Format]], ...] = (
         (r"^PT [A-Z]\s*$", _tagged),
@@ -164,7 +164,8 @@ def read_export(path: Path) -> Export:
     return Export(form.name, pl.DataFrame(rows, ROLES, orient="row"))
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Read a text in UTF-8 or UTF-16, compressed or not, with plain line ends."""
     try:
         content = b"".join(decompressed_bytes(path))
     except CorruptRecordError as error:

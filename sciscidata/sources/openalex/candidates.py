@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 import polars as pl
@@ -24,7 +24,9 @@ from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.sources.openalex.citer_counts import ANY_OF, MOST_REFERENCES, PER_PAGE
-from sciscidata.sources.openalex.works_of_answers import Work, works_in
+from sciscidata.sources.openalex.works_by_id import ask_last_year, ask_works
+from sciscidata.sources.openalex.works_of_answers import Work, works_frame, works_in
+from sciscidata.terminal.messages import list_names
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,8 @@ class OpenAlexConfig(Configuration):
         max_candidates: most works sampled in all.
         max_references: most references of a candidate; more than 500 do not fit into a request.
         venues: fetch year and venue of references too, for novelty. False: novelty is null.
+        filter: further filter of OpenAlex, such as ``"primary_topic.id:T10102,type:article"``, or an address with one,
+            as ``Works().filter(...).url`` of pyalex writes it. "": none.
 
     Raises:
         ConfigError: on construction, if a value is out of its range.
@@ -68,13 +72,37 @@ class OpenAlexConfig(Configuration):
     max_candidates: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 100_000
     max_references: Annotated[int, msgspec.Meta(ge=1, le=MOST_REFERENCES)] = MOST_REFERENCES
     venues: bool = True
+    filter: Annotated[str, msgspec.Meta(title="FILTER")] = ""
 
     def _check(self) -> None:
+        object.__setattr__(self, "filter", _read_filter(self.filter))
         if self.from_year > self.to_year:
             raise ConfigError(
                 f"OpenAlexConfig.from_year ({self.from_year}) lies after OpenAlexConfig.to_year ({self.to_year}). "
                 "Swap them."
             )
+
+
+def _read_filter(text: str) -> str:
+    """Return the clauses of a filter, also of an address that holds one; a ConfigError for what is none."""
+    text = text.strip()
+    if re.match(r"https?://|/?works\?|filter=", text):
+        given = parse_qs(urlsplit(text).query or text.rpartition("?")[2])
+        others = given.keys() - {"filter", "per-page", "per_page", "page", "cursor", "select", "mailto", "api_key"}
+        if len(given.get("filter", [])) != 1 or others:
+            raise ConfigError(
+                f"OpenAlexConfig.filter is {text!r}, needs an address with one filter"
+                f"{f' and no {list_names(sorted(others))}' if others else ''}, for example "
+                "https://api.openalex.org/works?filter=type:article."
+            )
+        (text,) = given["filter"]
+    clauses = [clause.strip() for clause in text.split(",")] if text else []
+    if wrong := [clause for clause in clauses if not re.fullmatch(r"[A-Za-z_.-]+:[^\0-\x1f]+", clause)]:
+        raise ConfigError(
+            f"OpenAlexConfig.filter has {wrong[0]!r}, needs name:value, several with commas between them, for example "
+            "'primary_topic.id:T10102,type:article'."
+        )
+    return ",".join(clauses)
 
 
 @dataclass(frozen=True)
@@ -86,22 +114,37 @@ class Candidates:
     eligibility: EligibilityConfig  # with the data's last year filled in
     per_year: dict[int, int] = field(default_factory=dict[int, int])  # of years with a complete citation window
     later_works: dict[str, Any] | None = None  # after the data's last year; None if that year was given
+    listed: tuple[Work, ...] = ()  # those of a list, which are all candidates
 
     @classmethod
     def count(
         cls, client: OpenAlexClient, config: OpenAlexConfig, cd: CDConfig, eligibility: EligibilityConfig
     ) -> Candidates:
         """Count the works of each year that pass the filters; the counts also show the data's last year."""
-        request = cls(client, config, eligibility).request(group_by="publication_year:include_unknown")
-        groups = client.fetch(request, check_answer)["group_by"]
-        counts = {int(group["key"]): int(group["count"]) for group in groups if str(group["key"]).isdecimal()}
+        listed: tuple[Work, ...] = ()
+        if (config.filter or eligibility.listed) and eligibility.last_year is None:
+            eligibility = replace(eligibility, last_year=ask_last_year(client))  # not that of some works
+        if eligibility.listed:
+            if config.filter:
+                msg = "BuildConfig.ids names the works, so OpenAlexConfig.filter has no effect. Leave one out."
+                raise ConfigError(msg)
+            found = ask_works(client, eligibility.listed, _SELECT).works
+            listed = tuple(work for work in found if len(work.references) <= config.max_references)
+            frame = works_frame(listed)
+            eligibility = replace(eligibility, listed=eligibility.listed.of_works(frame["work_id"]))
+            counts = dict(frame["publication_year"].drop_nulls().value_counts().iter_rows())
+        else:
+            request = cls(client, config, eligibility).request(group_by="publication_year:include_unknown")
+            groups = client.fetch(request, check_answer)["group_by"]
+            counts = {int(group["key"]): int(group["count"]) for group in groups if str(group["key"]).isdecimal()}
         later = None
         if eligibility.last_year is None and counts:
             eligibility = replace(eligibility, last_year=find_last_year(counts))
             later = describe_later_works(counts, eligibility.last_year)
             for remark in remark_on_later_works(later, eligibility.last_year):
                 logger.warning("%s", remark)
-        all_years = cls(client, config, eligibility, {year: counts[year] for year in sorted(counts)}, later)
+        per_year = {year: counts[year] for year in sorted(counts)}
+        all_years = cls(client, config, eligibility, per_year, later, listed)
         last_years = [config.to_year, 9_999 if eligibility.max_year is None else eligibility.max_year]
         open_from = first_open_year(eligibility, cd.window_years, eligibility.last_year)
         if open_from is not None:
@@ -143,6 +186,7 @@ class Candidates:
             if words:
                 clauses.append(f"{name}:{'|'.join(words)}")
         clauses += self._name_fields() + self._name_venues()
+        clauses += [clause for clause in self.config.filter.split(",") if clause and clause not in clauses]
         return ",".join(clauses)
 
     def _name_fields(self) -> list[str]:
@@ -183,17 +227,28 @@ class Candidates:
 
     def look(self) -> Iterator[Work]:
         """Sample a page of works of all years, by one call: what candidates look like."""
+        if self.listed:
+            yield from self._listed_within()
+            return
         years = f"{min(self.per_year)}-{max(self.per_year)}"
         sample = {"sample": PER_PAGE, "seed": self.config.seed, "per_page": PER_PAGE, "page": 1, "select": _SELECT}
         yield from works_in([self.client.fetch(self.request(years, **sample), check_answer)])
 
+    def _listed_within(self) -> Iterator[Work]:
+        return (work for work in self.listed if work.publication_year in self.per_year)
+
     def sizes_of(self, room: float) -> dict[int, int]:
         """Say how many works of each year a sample has, in proportion to its works."""
         total = sum(self.per_year.values())
+        if self.listed:  # one look gives all of them
+            return {0: total}
         return {year: min(n, _MAX_SAMPLE, math.ceil(room * n / total)) for year, n in self.per_year.items() if n}
 
     def sample(self, round_: int, room: int) -> Iterator[Work]:
         """Sample each year in proportion to its works, with another seed in every round."""
+        if self.listed:
+            yield from self._listed_within()
+            return
         params = {"seed": self.config.seed * 1_000_003 + round_, "per_page": PER_PAGE, "page": 1, "select": _SELECT}
         requests = [self.request(year, sample=size, **params) for year, size in self.sizes_of(room).items()]
         works = works_in(self.client.fetch_all(requests, check_answer, n_listed=_MAX_SAMPLE))

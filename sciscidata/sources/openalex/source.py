@@ -464,7 +464,8 @@ class _Pull:
         provenance = {
             "kind": "openalex",
             **asdict(self.config),
-            "filter": self.candidates.filter_text(),
+            "filter": "" if self.candidates.listed else self.candidates.filter_text(),
+            **({"own_filter": self.config.filter} if self.config.filter else {}),
             "rounds": self.rounds,
             "later_works": self.candidates.later_works,
             "candidates": len(self.shapes) + self.passed_over.get("unfit_record", 0),

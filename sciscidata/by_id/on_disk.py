@@ -1,0 +1,221 @@
+"""Find listed works in a corpus or a graph, and score them from no more of it than they need.
+
+The CD index of a work depends on its references, on what cites it, and on what cites these references. So a few passes
+over the citations leave a small graph, which the usual kernels score.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from sciscidata._kernels.arrays import Int64Array
+from sciscidata._support.parallel import run_all
+from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.index import compute_cd_index, score_graph
+from sciscidata.disruption.label_prior import SHIPPED, LabelPrior, choose_prior
+from sciscidata.disruption.windows import close_windows, find_open_in_fields, last_year_of
+from sciscidata.eligibility import count_references
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.judged import WINDOW_COMPLETE
+from sciscidata.novelty.atypicality import join_atypicality
+from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.records.ids import ORIGINAL_ID
+from sciscidata.records.last_year_of_data import count_years, find_last_year
+from sciscidata.records.listed_ids import ListedIds
+from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
+
+logger = logging.getLogger(__name__)
+
+#: What is said of a work besides its scores.
+FACTS: Final = ("work_id", "doi", "title", "publication_year", "cited_by_count", "primary_field")
+_OF_VENUES: Final = ("work_id", "publication_year", "source_id", "source_name")
+_NEAR: Final = ("work_id", "publication_year")
+_REFS_AT_ONCE: Final = 1 << 24
+
+
+class ScoredIds(NamedTuple):
+    """Works that were found, each once.
+
+    Attributes:
+        works: FACTS, ``n_references``, the columns of CD_SCORES and ATYPICALITY, and ``window_complete``.
+        prior: what small counts shrink to.
+        prior_of: whose works it comes from: "corpus", "shipped" or "given".
+        gone: numbers that are cited, but of no work.
+        merged: numbers of works that are another one now, by the number that was asked for.
+        unscored: numbers of works that the source cannot score, and why.
+    """
+
+    works: pl.DataFrame
+    prior: LabelPrior
+    prior_of: str
+    gone: frozenset[int] = frozenset()
+    merged: Mapping[int, int] = MappingProxyType({})
+    unscored: Mapping[int, str] = MappingProxyType({})
+
+
+class Rules(NamedTuple):
+    """How listed works are scored. ``prior`` of None is that of all works of the source."""
+
+    cd: CDConfig
+    novelty: NoveltyConfig
+    background: Path | None
+    prior: LabelPrior | None
+
+
+def score_frames(
+    works: pl.LazyFrame, citations: pl.LazyFrame, listed: ListedIds, rules: Rules, cache_dir: Path
+) -> ScoredIds:
+    """Score the listed works of a corpus. Its own prior takes the scores of all works."""
+    schema = works.collect_schema()
+    columns = [*FACTS, *(name for name in (ORIGINAL_ID,) if name in schema)]
+    facts = works.filter(listed.holds()).select(columns).collect(engine="streaming").sort("work_id")
+    citations = citations.select([*CITATIONS]).drop_nulls()
+    wanted = facts["work_id"]
+    of_own = citations.filter(pl.col("citing_id").is_in(wanted.implode())).collect(engine="streaming")
+    prior, prior_of = rules.prior or SHIPPED, "shipped" if rules.prior in (None, SHIPPED) else "given"
+    if rules.prior is None:
+        logger.info("all works are scored, for the prior of the corpus; prior='shipped' scores the listed ones alone")
+        scores = compute_cd_index(works, citations, rules.cd, cache_dir=cache_dir).drop(ORIGINAL_ID, strict=False)
+        of_all = scores.collect()
+        prior = choose_prior(of_all)
+        prior_of = "shipped" if prior is SHIPPED else "corpus"
+        scores = of_all.filter(pl.col("work_id").is_in(wanted.implode()))
+    else:
+        last_year = find_last_year(count_years(works))
+        scores = _score_near(works, citations, facts, of_own, rules.cd)
+        scores = mark_open(scores, facts, rules.cd, last_year)
+        scores = close_windows(scores, find_open_in_fields(works, rules.cd, last_year))
+    known = pl.concat([wanted, of_own["cited_id"]]).unique()
+    if rules.background is not None:
+        venues = works.filter(pl.col("work_id").is_in(known.implode())).select(_OF_VENUES)
+        scores = with_novelty(scores, venues, of_own.lazy(), rules)
+    else:
+        scores = with_novelty(scores, works, citations, rules)
+    n_references = count_references(of_own).collect()
+    found = facts.join(scores, on="work_id", how="left").join(n_references, on="work_id", how="left")
+    found = found.with_columns(pl.col("n_references").fill_null(0))
+    return ScoredIds(found, prior, prior_of, _find_gone(citations, listed, wanted))
+
+
+def _score_near(
+    works: pl.LazyFrame, citations: pl.LazyFrame, facts: pl.DataFrame, of_own: pl.DataFrame, cd: CDConfig
+) -> pl.DataFrame:
+    """Score works from the citations near them."""
+    wanted = facts["work_id"]
+    cited = pl.concat([wanted, of_own["cited_id"]]).unique()
+    near = citations.filter(pl.col("cited_id").is_in(cited.implode())).collect(engine="streaming")
+    near = pl.concat([near, of_own]).unique()
+    ids = pl.concat([wanted, near["citing_id"], near["cited_id"]]).unique()
+    years = works.filter(pl.col("work_id").is_in(ids.implode())).select(_NEAR).collect(engine="streaming")
+    return score_small(years, near, wanted, cd)
+
+
+def score_small(years: pl.DataFrame, near: pl.DataFrame, wanted: pl.Series, cd: CDConfig) -> pl.DataFrame:
+    """Score some works of a small graph: CD_SCORES."""
+    if years.is_empty():
+        return CD_SCORES.to_frame()
+    scores = score_graph(build_graph(years, near), cd).select(*CD_SCORES)
+    return scores.filter(pl.col("work_id").is_in(wanted.implode()))
+
+
+def mark_open(scores: pl.DataFrame, facts: pl.DataFrame, cd: CDConfig, last_year: int | None) -> pl.DataFrame:
+    """Add ``window_complete`` by the year of each work, as ``compute_cd_index`` does."""
+    first = cd.first_open_time(cd.window_years, last_year)
+    is_over = pl.lit(None, pl.Boolean) if first is None else pl.col("publication_year") < first
+    complete = facts.select("work_id", is_over.alias(WINDOW_COMPLETE))
+    return scores.join(complete, on="work_id", how="left")
+
+
+def with_novelty(scores: pl.DataFrame, works: pl.LazyFrame, citations: pl.LazyFrame, rules: Rules) -> pl.DataFrame:
+    """Add the columns of ATYPICALITY, null without a background."""
+    novelty = None if rules.background is None else rules.novelty
+    return join_atypicality(scores, works, citations, novelty, background=rules.background).collect()
+
+
+def _find_gone(citations: pl.LazyFrame, listed: ListedIds, found: pl.Series) -> frozenset[int]:
+    """Find the OpenAlex ids that are cited, but of no work: they were merged or deleted, or are not in the source."""
+    asked = listed.rows.filter(pl.col("kind") == "OpenAlex")["work_id"].unique()
+    lost = asked.filter(~asked.is_in(found.implode()))
+    if lost.is_empty():
+        return frozenset()
+    cited = citations.filter(pl.col("cited_id").is_in(lost.implode())).select(pl.col("cited_id").unique())
+    return frozenset(cited.collect(engine="streaming").to_series().to_list())
+
+
+def score_graph_ids(graph: CitationGraph, listed: ListedIds, rules: Rules, n_threads: int | None = None) -> ScoredIds:
+    """Score the listed works of a graph, of which only ids, years and references are known."""
+    asked = listed.rows["work_id"].drop_nulls().unique().sort()
+    places = _find_places(graph, asked.to_numpy())
+    is_known = (places >= 0) & (places < graph.n_known)
+    wanted = np.sort(places[is_known])
+    gone = frozenset(asked.filter(pl.Series(places >= graph.n_known)).to_list())
+    n_references = np.diff(graph.ref_offsets)[wanted]
+    cited = np.zeros(graph.n_works, np.bool_)
+    cited[wanted] = True
+    for place in wanted.tolist():
+        cited[graph.refs[graph.ref_offsets[place] : graph.ref_offsets[place + 1]]] = True
+    near = _edges_to(graph, cited, n_threads or pl.thread_pool_size())
+    own = [(place, ref) for place in wanted.tolist() for ref in _references(graph, place).tolist()]
+    edges = np.concatenate([near, np.array(own, np.int64).reshape(-1, 2)])
+    nodes = np.unique(np.concatenate([wanted, edges.ravel()]))
+    years = pl.DataFrame(
+        {"work_id": graph.work_ids[nodes], "publication_year": _years_of(graph, nodes)},
+        schema={name: WORKS[name] for name in _NEAR},
+    ).filter(pl.Series(nodes < graph.n_known))
+    ids = graph.work_ids[edges]
+    citations = pl.DataFrame({"citing_id": ids[:, 0], "cited_id": ids[:, 1]}, schema=CITATIONS).unique()
+    facts = years.filter(pl.col("work_id").is_in(pl.Series(graph.work_ids[wanted]).implode()))
+    facts = facts.with_columns(pl.lit(None, WORKS[name]).alias(name) for name in FACTS if name not in _NEAR)
+    scores = score_small(years, citations, facts["work_id"], rules.cd)
+    scores = mark_open(scores, facts, rules.cd, last_year_of(graph))
+    scores = with_novelty(scores, pl.LazyFrame(schema=WORKS), pl.LazyFrame(schema=CITATIONS), rules)
+    counts = pl.DataFrame({"work_id": graph.work_ids[wanted], "n_references": n_references.astype(np.uint32)})
+    found = facts.join(scores, on="work_id", how="left").join(counts, on="work_id", how="left")
+    prior = rules.prior or SHIPPED
+    return ScoredIds(found, prior, "shipped" if prior is SHIPPED else "given", gone)
+
+
+def _references(graph: CitationGraph, place: int) -> np.ndarray:
+    return graph.refs[graph.ref_offsets[place] : graph.ref_offsets[place + 1]]
+
+
+def _find_places(graph: CitationGraph, ids: Int64Array) -> Int64Array:
+    """Return the index of each id in a graph, -1 where it has none. Ids ascend within a year, or within a day."""
+    offsets = graph.year_offsets if graph.days is None or graph.day_offsets is None else graph.day_offsets
+    edges = np.unique([*offsets.tolist(), graph.n_known, graph.n_works])
+    found = np.full(ids.size, -1, np.int64)
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        places = low + np.searchsorted(graph.work_ids[low:high], ids)
+        inside = np.minimum(places, high - 1)
+        found = np.where((graph.work_ids[inside] == ids) & (found < 0), inside, found)
+    return found
+
+
+def _years_of(graph: CitationGraph, places: Int64Array) -> pl.Series:
+    """Return the year of each index, null where it has none."""
+    slots = np.searchsorted(graph.year_offsets, places, side="right") - 1
+    is_dated = places < graph.n_dated
+    years = graph.years[np.where(is_dated, slots, 0)] if graph.years.size else np.zeros(places.size, np.int32)
+    return pl.Series(years.astype(np.int32)).set(pl.Series(~is_dated), None)
+
+
+def _edges_to(graph: CitationGraph, cited: np.ndarray, n_threads: int) -> Int64Array:
+    """Return (citing, cited) of all citations of marked works, by one pass over the references of all works."""
+    starts = [*range(0, graph.n_citations, _REFS_AT_ONCE)]
+    parts: dict[int, Int64Array] = {}
+
+    def look(start: int) -> None:
+        refs = graph.refs[start : start + _REFS_AT_ONCE]
+        at = np.flatnonzero(np.take(cited, refs))
+        citing = np.searchsorted(graph.ref_offsets, at + start, side="right") - 1
+        parts[start] = np.stack([citing, refs[at].astype(np.int64)], axis=1)
+
+    run_all(look, starts, n_threads)
+    return np.concatenate([np.empty((0, 2), np.int64), *(parts[start] for start in starts)])
