@@ -116,7 +116,10 @@ def _describe_index(manifest: Mapping[str, Any]) -> Iterator[str]:
             stated = ", ".join(f"{name} = {value}" for name, value in changed.items())
             yield f"Options that differ from those of Funk & Owen-Smith here: {stated}."
     if cd.get("zero_references") == "null":
-        yield "Works without a reference on record have no index (Holst et al. 2024)."
+        yield (
+            "Works without a reference on record have no index (Holst et al. 2024). Nor have works where nothing in "
+            "the window cites them or their references."
+        )
     yield "A work that cites itself was not counted as its own citer; citers that share an author were."
 
 
@@ -197,14 +200,11 @@ def _describe_left_out(manifest: Mapping[str, Any]) -> Iterator[str]:
     if removed:
         listed = "; ".join(f"{note} ({n:,})" for _, note, n in removed)
         yield f"Left out were, in this order: {listed}."
-    least = (manifest.get("eligibility") or {}).get("min_citations", 0)
-    not_judged = (*(["few_citations"] if least == 1 else []), "window_incomplete")
-    unjudged = sum(n for name, _, n in removed if name in not_judged)
-    if unjudged and not has_own_scores(manifest.get("source", {})):
-        yield (
-            f"{counted(unjudged, 'of these is', 'of these are')} not judged: no work cites them in the window, or the "
-            "window was not over before the last year of the data."
+    if removed and (judged := counts.get("judged")):
+        n = sum(
+            sum(judged[name]["disruption_label"].values()) * sign for name, sign in (("scored", 1), ("eligible", -1))
         )
+        yield f"{counted(n, 'of these is judged and has', 'of these are judged and have')} an index."
     yield f"{counted(counts['filters']['eligible'], 'work is', 'works are')} left."
 
 

@@ -104,7 +104,10 @@ def test_every_argument_of_a_stage_has_a_flag():
         flags = {option.flag for option in list_options(COMMANDS[name])}
         arguments = set(inspect.signature(function).parameters) - {"source", "folder", "config"}
         assert {f"--{argument.replace('_', '-')}" for argument in arguments} <= flags
-    assert {option.flag for option in list_options(COMMANDS["ingest"]) if option.owner == "ingest"} == {"--texts"}
+    assert {option.flag for option in list_options(COMMANDS["ingest"]) if option.owner == "ingest"} == {
+        "--texts",
+        "--keep-authors",
+    }
 
 
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if "Shown" in read_sections(command)])

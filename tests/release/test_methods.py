@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,13 @@ from sciscidata import (
     SplitConfig,
     SyntheticConfig,
     build,
+    compute_cd_index,
     describe_methods,
+    scan_synthetic,
 )
 from sciscidata.cli.main import main
 from sciscidata.errors import SciSciDataError
+from sciscidata.judged import is_judged
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.release.read import Release
 
@@ -44,7 +46,8 @@ def test_every_number_of_the_text_is_in_the_manifest(release):
     filters = manifest["counts"]["filters"]
     for n in (filters["works"], filters["eligible"], filters["few_citations"], filters["window_incomplete"]):
         assert f"{n:,}" in text
-    assert f"{filters['few_citations'] + filters['window_incomplete']:,} of these are not judged" in text
+    judged = sum(manifest["counts"]["judged"]["scored"]["disruption_label"].values())  # filters keep no other work
+    assert f"{judged - filters['eligible']:,} of these are judged and have an index" in text
     assert "1 to 5 years later" in text
     assert "at least 0.001" in text
     assert "30 for train, 3 for test" in text
@@ -86,8 +89,10 @@ def test_it_says_what_was_chosen(tmp_path, settings, said, unsaid):
 
 def test_works_with_few_citers_are_judged_where_more_are_asked_for(tmp_path):
     release = release_of(tmp_path, eligibility=EligibilityConfig(min_citations=2))
-    n = release.manifest["counts"]["filters"]["window_incomplete"]
-    assert re.search(rf"\b{n:,} of these are not judged", flat(describe_methods(release)))
+    works, citations, _ = scan_synthetic(SyntheticConfig(n_works=2_000))
+    scores = compute_cd_index(works, citations).drop_nulls("cd_index").filter(is_judged()).collect()
+    n = scores.height - release.manifest["counts"]["filters"]["eligible"]
+    assert f" {n:,} of these are judged and have an index" in flat(describe_methods(release))
 
 
 def test_a_folder_that_is_no_release_is_refused(tmp_path):

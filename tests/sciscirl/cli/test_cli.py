@@ -99,8 +99,11 @@ def test_the_ways_to_write_an_option_mean_the_same():
         ("train --max-steps x", "--max-steps is 'x', needs a whole number from 1. See sciscirl train --help."),
         ("train reward_correct=x", "--reward-correct is 'x', needs a number. See sciscirl train --help."),
         ("train dry_run=maybe", "--dry-run takes no value."),
-        ("train exp4 max_steps=5", "'exp4' is no option. Did you mean preset=exp4?"),
-        ("evaluate --release a runs/exp4", "'runs/exp4' is no option. Did you mean run=runs/exp4?"),
+        ("train exp4 max_steps=5", "'exp4' is no option. Did you mean --preset exp4? See sciscirl train --help."),
+        (
+            "evaluate --release a runs/exp4",
+            "'runs/exp4' is no option. Did you mean --run runs/exp4? See sciscirl evaluate --help.",
+        ),
         ("train --preset", "--preset needs a value."),
         ("evaluate --split tset", "--split is 'tset', needs one of train, dev, held_out, test. Did you mean test?"),
         ("merge a", "--out is required. See sciscirl merge --help."),
