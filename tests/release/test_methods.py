@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from sciscidata import (
@@ -19,7 +20,7 @@ from sciscidata import (
     describe_methods,
 )
 from sciscidata.cli.main import main
-from sciscidata.errors import SciSciDataError
+from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.release.read import Release
 
@@ -93,3 +94,9 @@ def test_works_with_few_citers_are_judged_where_more_are_asked_for(tmp_path):
 def test_a_folder_that_is_no_release_is_refused(tmp_path):
     with pytest.raises(SciSciDataError, match=r"no manifest\.json"):
         describe_methods(tmp_path)
+
+
+@pytest.mark.parametrize("release", [pl.DataFrame({"work_id": [1]}), pl.LazyFrame(), None, 7])
+def test_what_is_no_release_is_one_error_that_says_what_is_needed(release):
+    with pytest.raises(ConfigError, match=f"describe_methods: .*{type(release).__name__}.*build or read_release"):
+        describe_methods(release)
