@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -14,8 +15,8 @@ import polars as pl
 from sciscidata._kernels.arrays import Float64Array, Int64Array
 from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.disruption.label_prior import COUNTS, LabelPrior, choose_prior
-from sciscidata.errors import ConfigError
-from sciscidata.frames import AnyFrame
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.judged import WINDOW_COMPLETE, is_judged, n_citers
 from sciscidata.label_thresholds import LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import PositiveInt, check_value, checked_config
@@ -150,6 +151,7 @@ def find_label_ageing(
     window, later = check_value("window", window, str), check_value("later", later, str)
     check_value("years", years, PositiveInt | None)
     known = pl.Schema({**_schema(window), **_schema(later), "publication_year": WORKS["publication_year"]})
+    _require_windows(to_lazy(scores, "CD_SCORES", stage).collect_schema(), {"window": window, "later": later})
     frame = require_columns(scores, known, frame_name="CD_SCORES", stage=stage)
     every = frame.select(*known).collect()
     prior = prior or choose_prior(_rename(every, window), is_draw="split" in frame.collect_schema())
@@ -282,6 +284,26 @@ def _judge(chance: Float64Array, works: Int64Array, same: Int64Array, base: floa
 def _schema(window: str) -> pl.Schema:
     """Return the columns of a window that are read."""
     return pl.Schema({f"{name}{window}": CD_SCORES[name] for name in COUNTS} | {WINDOW_COMPLETE + window: pl.Boolean()})
+
+
+def _require_windows(there: Collection[str], windows: Mapping[str, str]) -> None:
+    """Raise SchemaMismatchError if a further window was not scored, with what to do instead of a list of columns."""
+    scored = [name.removeprefix("n_i") for name in there if re.fullmatch(r"n_i(_\w+)?", name)]
+    for option, window in windows.items():
+        lacks = next((name for name in _schema(window) if name not in there), None)
+        if lacks is None or not window:
+            continue
+        bare = window.removeprefix("_")
+        if f"_{bare}" in scored:
+            remedy = f"It begins with an underscore: {option}='_{bare}'."
+        else:
+            length = bare if bare.isdecimal() else "None" if bare == "all" else repr(bare)
+            remedy = f"Score it, too: compute_cd_index(works, citations, CDConfig(windows=({length},)))"
+            remedy += "." if window != bare else f", and give {option}='_{bare}', with an underscore."
+        raise SchemaMismatchError(
+            f"find_label_ageing: {option} is {window!r}, and CD_SCORES lacks column {lacks!r}; its windows are "
+            f"{', '.join(map(repr, scored)) or 'none'}. {remedy}"
+        )
 
 
 def _rename(rows: pl.DataFrame, window: str) -> pl.DataFrame:

@@ -26,6 +26,7 @@ _Z: Final = NormalDist().inv_cdf(0.975)
 _SPLITS, _NOTHING = 5, 1e-12
 _FEW: Final = np.arange(2, 9)  # n_k of works that say how much of it is missing
 _Part = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+_Error = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Corrected(NamedTuple):
@@ -72,9 +73,11 @@ class NoiseEffect:
             explained: R2 of the index on the other predictors. What these explain is not noise, so less is left.
 
         Raises:
-            ConfigError: if the other predictors explain as much as there is without the noise.
+            ConfigError: if the other predictors explain as much as there is without the noise, or the error is below 0.
         """
         explained = check_value("explained", explained, _Part)
+        error_of_slope = standard_error.item() if isinstance(standard_error, np.generic) else standard_error
+        standard_error = check_value("standard_error", error_of_slope, _Error)
         left = (self.reliability - explained) / (1 - explained)
         error = self.standard_error / (1 - explained)
         if left <= 2 * error:

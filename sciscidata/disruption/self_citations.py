@@ -21,7 +21,7 @@ from sciscidata.frames import AnyFrame, near_cast, to_lazy
 from sciscidata.graph.graph import CitationGraph, build_graph, require_times
 from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.records.ids import with_original_ids
-from sciscidata.schemas import CITATIONS, require_columns
+from sciscidata.schemas import CITATIONS, SWAPPED, require_columns
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 
@@ -61,11 +61,22 @@ def find_self_citations(citations: AnyFrame, authors: AnyFrame) -> pl.LazyFrame:
         [(2, 1, 1), (3, 1, 1), (3, 2, 1)]
     """
     stage = "find_self_citations"
-    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage).select(
-        "citing_id", "cited_id"
-    )
+    try:
+        citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
+    except SchemaMismatchError as error:
+        if SWAPPED not in str(error):
+            raise
+        raise SchemaMismatchError(  # no works are taken here
+            f"{stage}: citations have a column 'work_id', and need citing_id and cited_id. Give citations first, then "
+            f"authors: {stage}(citations, authors)."
+        ) from None
     pairs = require_authors(authors, stage).unique()
-    distinct = citations.drop_nulls().filter(pl.col("citing_id") != pl.col("cited_id")).unique()
+    distinct = (
+        citations.select("citing_id", "cited_id")
+        .drop_nulls()
+        .filter(pl.col("citing_id") != pl.col("cited_id"))
+        .unique()
+    )
     shared = distinct.join(pairs.rename({"work_id": "citing_id"}), on="citing_id").join(
         pairs.rename({"work_id": "cited_id"}), on=["cited_id", "author_id"]
     )

@@ -74,7 +74,7 @@ def measure_by(
         A row per group, in ascending order, or in the order of the categories of an Enum or an ordered categorical of
         pandas: ``x`` and ``by`` as they are, ``n`` rows and ``n_works`` (Int64),
         ``value``, ``low`` and ``high`` (Float64). Ends are null where works are too few: one, or for medians about
-        seven.
+        seven. No row where no row of ``frame`` counts; ``plot_by`` then has nothing to draw, and raises.
 
     Raises:
         ConfigError: ``by`` is ``x``, or one of them is called like a column of the result.

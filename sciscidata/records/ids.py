@@ -62,7 +62,7 @@ def number_ids(
         if not outside.any():
             return ids
         texts = ids.filter(outside).cast(pl.String)
-        return ids.scatter(outside.arg_true(), number_ids(texts, letter))
+        return ids.clone().scatter(outside.arg_true(), number_ids(texts, letter))  # scatter writes into its Series
     sign = np.uint8(ord(letter))
     from_texts = number_texts(*string_buffers(ids), sign, are_plain=False)
     odd = np.flatnonzero(from_texts == -2)
@@ -140,7 +140,7 @@ def without_missing(values: pl.Series, missing: Sequence[str] = MISSING) -> tupl
     bare = values.gather(short).str.strip_chars(BLANKS)
     is_word = bare.is_in(missing)
     none = short.filter(is_word | (bare.str.len_bytes() == 0))
-    return (values.scatter(none, None) if len(none) else values), int(is_word.sum())
+    return (values.clone().scatter(none, None) if len(none) else values), int(is_word.sum())
 
 
 def plain_ids(ids: pl.Series) -> pl.Series:

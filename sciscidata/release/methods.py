@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
+from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.eligibility import list_removed
+from sciscidata.errors import ConfigError
 from sciscidata.own_label import stated_label
 from sciscidata.release.documents import list_references, name_source, remark_on_release, without_options
 from sciscidata.release.manifest import describe_judged, lacks_scores
@@ -33,6 +35,7 @@ def describe_methods(release: Release | str | Path) -> str:
         Paragraphs of plain text that can be pasted: Markdown, 90 signs a line. It follows from the manifest alone.
 
     Raises:
+        ConfigError: it is something else, such as a frame.
         InputNotFoundError, VerificationError: the folder holds no release, or one that was changed.
 
     Example:
@@ -45,6 +48,11 @@ def describe_methods(release: Release | str | Path) -> str:
         ...     print(describe_methods(build(config)).splitlines()[0])
         **Data.** We read 4,381 works from an OpenAlex example, as of 2023-04-01. They were
     """
+    if not isinstance(cast("object", release), Release | str | PathLike):
+        raise ConfigError(
+            f"describe_methods: release is of type {type(release).__name__}, needs a release, which build or "
+            "read_release returns, or the path of its folder."
+        )
     manifest = (release if isinstance(release, Release) else read_release(release)).manifest
     paragraphs = [
         ("Data", _describe_data(manifest)),

@@ -205,3 +205,23 @@ def test_what_cannot_be_asked_is_named_with_the_remedy():
         compute_later_label(rows.drop("window_complete"), ageing)
     with pytest.raises(ConfigError, match="ageing"):
         compute_later_label(rows, None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "remedy"),
+    [
+        ("", {}, r"later is '_10', .* windows are ''\. Score it, too: .*CDConfig\(windows=\(10,\)\)\)\.$"),
+        ("", {"later": "10"}, r"CDConfig\(windows=\(10,\)\)\), and give later='_10', with an underscore"),
+        ("_3", {"window": "3", "later": ""}, "window is '3', .*It begins with an underscore: window='_3'"),
+        ("_10", {"later": "10"}, "later is '10', .*It begins with an underscore: later='_10'"),
+        ("_10", {"later": "_18mo"}, r"windows are '', '_10'\. .*CDConfig\(windows=\('18mo',\)\)"),
+        ("_10", {"later": "_all"}, r"CDConfig\(windows=\(None,\)\)"),
+    ],
+)
+def test_a_window_without_scores_is_one_error_that_names_what_to_score(columns, options, remedy):
+    rows = world(50)
+    own = {name: f"{name.removesuffix('_10')}{columns}" for name in rows.columns if name.endswith("_10")}
+    rows = rows.rename(own) if columns else rows.drop(own)
+    with pytest.raises(SchemaMismatchError, match=remedy) as error:
+        find_label_ageing(rows, **options)
+    assert str(error.value).count("lacks column") == 1

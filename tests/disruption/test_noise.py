@@ -87,3 +87,12 @@ def test_what_cannot_be_corrected_is_an_error():
         find_noise_effect(scores([[1, 0, 3], [1, 0, 3], [0, 0, 3]]))
     with pytest.raises(ConfigError, match="by names 'field', needs columns of scores: n_i"):
         find_noise_effect(scores([[1, 0, 3]]), by="field")
+
+
+@pytest.mark.parametrize("error", [-1, -1e-9, float("nan"), np.float32(-1), None, "0.1"])
+def test_a_slope_without_a_possible_error_is_refused(error):
+    effect = NoiseEffect(works=100, variance=1.0, noise_variance=0.4, reliability=0.6, standard_error=0.05)
+    with pytest.raises(ConfigError, match=r"standard_error is .*needs a"):
+        effect.correct_slope(0.5, error)
+    assert effect.correct_slope(0.5, np.float32(0.25)) == effect.correct_slope(0.5, 0.25)
+    assert effect.correct_slope(0.5, np.int64(0)) == effect.correct_slope(0.5, 0)

@@ -114,3 +114,13 @@ def test_authors_of_other_works_and_odd_columns_are_said(caplog):
         find_self_citations(citations, pl.DataFrame({"work_id": [1], "author_id": [[1]]}))
     with pytest.raises(SchemaMismatchError, match="'work_id' is String"):
         find_self_citations(citations, pl.DataFrame({"work_id": ["P1"], "author_id": [1]}))
+
+
+@pytest.mark.parametrize("as_frame", [pl.DataFrame, pl.DataFrame.lazy, pl.DataFrame.to_pandas])
+def test_swapped_authors_and_citations_are_told_the_order_of_this_function(as_frame):
+    citations = as_frame(pl.DataFrame({"citing_id": [2], "cited_id": [1]}))
+    authors = as_frame(pl.DataFrame({"work_id": [1, 2], "author_id": [7, 7]}))
+    assert find_self_citations(citations, authors).collect().rows() == [(2, 1, 1)]
+    with pytest.raises(SchemaMismatchError, match=r"citations first, then authors: find_self_citations\(") as error:
+        find_self_citations(authors, citations)
+    assert "works" not in str(error.value)

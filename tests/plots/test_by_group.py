@@ -277,3 +277,14 @@ def test_rows_of_one_work_are_told_by_the_first_column_of_ids_or_by_the_one_that
     assert not caplog.messages
     with pytest.raises(ConfigError, match="unit is 'work', needs a column of the frame"):
         measure_by(twice, "team_size", unit="work")
+
+
+def test_no_row_that_counts_is_an_empty_table_and_no_picture():
+    empty = pl.DataFrame(schema={"work_id": pl.Int64, "group": pl.String, "value": pl.Float64})
+    table = measure_by(empty, "group", "value")
+    assert table.is_empty()
+    assert (
+        table.schema == measure_by(pl.DataFrame([[1, "a", 0.5]], empty.schema, orient="row"), "group", "value").schema
+    )
+    with pytest.raises(EmptyInputError, match="nothing to draw"):
+        plot_by(empty, "group", "value")

@@ -62,6 +62,7 @@ def test_the_documents_say_what_the_manifest_says(release: Release) -> None:
     assert f"| no abstract | -{filters['no_abstract']:,} |" in card
     assert f"| eligible | {filters['eligible']:,} |" in card
     assert "disruptive if the index is at least 0.001" in card
+    assert "n_j cite it and at least one of its references" in " ".join(card.split())
     assert r"`early_label`: early, late. Is it \| old?" in card
     assert "![novelty by year](novelty_by_year.png)" in card
     citation = yaml.safe_load((release.folder / "CITATION.cff").read_text("utf-8"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from sciscidata import (
@@ -20,7 +21,7 @@ from sciscidata import (
     scan_synthetic,
 )
 from sciscidata.cli.main import main
-from sciscidata.errors import SciSciDataError
+from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.judged import is_judged
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.release.read import Release
@@ -98,3 +99,9 @@ def test_works_with_few_citers_are_judged_where_more_are_asked_for(tmp_path):
 def test_a_folder_that_is_no_release_is_refused(tmp_path):
     with pytest.raises(SciSciDataError, match=r"no manifest\.json"):
         describe_methods(tmp_path)
+
+
+@pytest.mark.parametrize("release", [pl.DataFrame({"work_id": [1]}), pl.LazyFrame(), None, 7])
+def test_what_is_no_release_is_one_error_that_says_what_is_needed(release):
+    with pytest.raises(ConfigError, match=f"describe_methods: .*{type(release).__name__}.*build or read_release"):
+        describe_methods(release)

@@ -143,6 +143,18 @@ def test_what_has_no_authors_is_refused_with_what_to_do(source, columns, error, 
         scan_authors(source, **columns)
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_long_whole_numbers_of_authors_come_back(tmp_path, listed):
+    ids = pl.Series("by", [3, 2**62 + 1, 2**64 - 1], dtype=pl.UInt64)
+    works = pl.DataFrame([pl.Series("id", [1, 2, 3]), pl.Series("year", [1990, 1991, 1992]), ids])
+    works = works.with_columns(pl.concat_list("by")) if listed else works
+    works.write_parquet(tmp_path / "works.parquet")
+    (tmp_path / "cites.csv").write_text("citing_id,cited_id\n2,1\n")
+    files = {"works": (str(tmp_path / "works.parquet"),), "citations": (str(tmp_path / "cites.csv"),)}
+    table = scan_authors(TablesConfig(**files, id="id", year="year", authors="by")).collect()
+    assert table.rows() == [(1, "3"), (2, str(2**62 + 1)), (3, str(2**64 - 1))]
+
+
 def test_records_without_authors_are_an_error_that_says_what_to_ask_for(tmp_path):
     (tmp_path / "works.jsonl").write_text(json.dumps(record(1)), "utf-8")
     with pytest.raises(EmptyInputError, match=re.escape("field authorships")):

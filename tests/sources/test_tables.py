@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 
 import sciscidata as ssd
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
+from sciscidata.records.ids import number_ids, without_missing
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables
 
@@ -289,3 +290,43 @@ def test_columns_of_two_measures_of_pairs_stand_side_by_side():
     both = ssd.compute_atypicality(works, citations).join(ssd.compute_commonness(works, citations), on="work_id")
     assert {"n_pairs", "commonness_n_pairs"} <= {*both.collect_schema()}
     assert not [name for name in both.collect_schema() if name.endswith("_right")]
+
+
+LONG = [2**62 + 2, 2**62 + 1, 9_000_000_000_000_000_001, 2**63 - 1, 12]
+
+
+def _cited_in_turn(ids: list[int], dtype: pl.DataType) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Works of which each cites the two before."""
+    number = pl.Series("pid", ids, dtype=dtype)
+    works = pl.DataFrame([number, pl.Series("year", range(2_000, 2_000 + len(ids)))])
+    pairs = [(later, earlier) for later in range(1, len(ids)) for earlier in range(max(later - 2, 0), later)]
+    return works, pl.DataFrame({"from": number[[one for one, _ in pairs]], "to": number[[two for _, two in pairs]]})
+
+
+@pytest.mark.parametrize("as_frame", [pl.DataFrame, pl.DataFrame.lazy, pl.DataFrame.to_pandas, pl.DataFrame.to_arrow])
+@pytest.mark.parametrize(
+    ("ids", "dtype"),
+    [(LONG, pl.Int64()), (LONG, pl.UInt64()), ([-5, 7, 2**62, 4], pl.Int64()), ([2**64 - 1, *LONG], pl.UInt64())],
+)
+def test_long_whole_numbers_come_back_as_they_are_and_join(as_frame, ids, dtype):
+    works, cites = _cited_in_turn(ids, dtype)
+    names = {"id": "pid", "year": "year", "citing": "from", "cited": "to"}
+    corpus = ssd.from_tables(as_frame(works), as_frame(cites), **names)
+    rows = corpus.works.collect()
+    assert {*rows["original_id"].cast(pl.String)} == {*map(str, ids)}
+    as_text = [table.with_columns(pl.all().exclude("year").cast(pl.String)) for table in (works, cites)]
+    by_text = ssd.from_tables(*as_text, **names)  # text was right before
+    assert_frame_equal(rows.with_columns(pl.col("original_id").cast(pl.String)), by_text.works.collect())
+    assert_frame_equal(corpus.citations.collect(), by_text.citations.collect(), check_row_order=False)
+    scores = ssd.compute_cd_index(corpus.works, corpus.citations).collect()
+    assert scores["cd_index"].count() > 1
+    mine = works.with_columns(pl.col("pid").cast(rows["original_id"].dtype))
+    assert scores.join(mine, left_on="original_id", right_on="pid").height == len(ids)
+
+
+def test_numbering_leaves_the_ids_of_its_caller_alone():
+    ids, words = pl.Series([5, 2**62 + 9, None]), pl.Series(["NA", "b"])
+    number_ids(ids)
+    without_missing(words)
+    assert ids.to_list() == [5, 2**62 + 9, None]
+    assert words.to_list() == ["NA", "b"]

@@ -152,6 +152,31 @@ def test_ids_of_whole_numbers_stay_numbers_in_parquet_and_text_in_csv(tmp_path):
         assert corpus.citations.collect().rows() == [(30, 2)]
 
 
+@pytest.mark.parametrize("first", [2**62 + 1, 2**63 - 1_000])
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_long_whole_numbers_come_back_in_corpora_scores_and_releases(kind, first, tmp_path):
+    """Of UInt64, some of the second are text only: Int64 ends at 2^63."""
+    number = {name: pl.col(name).str.slice(1).cast(pl.UInt64) + first for name in ("pid", "from", "to")}
+    works, cites = WORKS.with_columns(number["pid"]), CITES.with_columns(number["from"], number["to"])
+    KINDS[kind](works, tmp_path / "works.data")
+    KINDS[kind](cites, tmp_path / "cites.data")
+    names = [word for role, name in NAMES.items() for word in (f"--{role}", name)]
+    paths = ["--works", str(tmp_path / "works.data"), "--citations", str(tmp_path / "cites.data"), *names]
+    corpus, cd, out = str(tmp_path / "corpus"), str(tmp_path / "cd.parquet"), str(tmp_path / "slice")
+    cache = ["--cache-dir", str(tmp_path / "cache")]
+    assert main(["ingest", *paths, "--title", "title", "--out", corpus]) == 0
+    assert main(["cd", corpus, "--out", cd, *cache]) == 0
+    known, ids = ssd.from_tables(works, cites, **NAMES, title="title"), {*map(str, works["pid"])}
+    assert_frame_equal(ssd.scan_corpus(corpus).works.collect(), known.works.collect())
+    scores = pl.read_parquet(cd)
+    assert {*scores["original_id"].cast(pl.String)} == ids
+    assert_frame_equal(scores, ssd.compute_cd_index(known.works, known.citations).sort("work_id").collect())
+    draw = ["--no-require-abstract", "--n-train", "30", "--n-test", "9", "--balance", "none"]
+    assert main(["build", "--corpus", corpus, *draw, *cache, "--out", out]) == 0
+    assert {*ssd.read_release(out).train["openalex_id"]} < ids
+    assert verify(tmp_path / "slice").counts == {"train": 30, "test": 9}
+
+
 def csv_files(folder: Path) -> dict[str, tuple[str, ...]]:
     WORKS.write_csv(folder / "works.csv")
     CITES.write_csv(folder / "cites.csv")

@@ -45,6 +45,7 @@ from sciscidata.storage.spill import DiskSort
 from sciscidata.terminal.progress import progress_bar
 
 _Files = tuple[str, ...]
+_LAST_INT64 = (1 << 63) - 1
 _Column = Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")]
 _ROLES = (*OF_WORKS, *OF_CITATIONS)
 _PRESETS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
@@ -140,7 +141,7 @@ def ingest_tables(
     if not texts:
         at = {role: name for role, name in at.items() if role not in ("title", "abstract")}
     ends = _find_columns(citations, OF_CITATIONS, config, "citations") if citations else {}
-    dtype = plain_ids(pl.Series(at["id"], [], works[0].dtype_of(at["id"]))).dtype
+    dtype = _type_of_ids(works, at["id"])
     tally = Tally(dict.fromkeys(GAPS, 0))
     advance = advance or (lambda _: None)
     kept = [
@@ -221,8 +222,7 @@ def scan_table_authors(config: TablesConfig) -> pl.LazyFrame:
                 f"{file.path} has no column {config.authors!r}; it has {', '.join(file.columns)}. Name the column of "
                 "authors in TablesConfig.authors."
             )
-    kind = files[0].dtype_of(config.authors)
-    dtype = plain_ids(pl.Series([], dtype=kind.inner if isinstance(kind, pl.List) else kind)).dtype
+    dtype = _type_of_ids(files, config.authors)
 
     def read(columns: list[str]) -> Iterator[pl.DataFrame]:
         separator: str | None = None
@@ -238,6 +238,16 @@ def scan_table_authors(config: TablesConfig) -> pl.LazyFrame:
 
     schema = pl.Schema({"work_id": pl.Int64(), "author_id": dtype})
     return scan_batches(read, schema, "authors of files of works")
+
+
+def _type_of_ids(files: Sequence[TableFile], column: str) -> pl.DataType:
+    """Return how ids of files are kept: as Int64, or as text where one of them is no Int64."""
+    kind = files[0].dtype_of(column)
+    dtype = plain_ids(pl.Series([], dtype=kind.inner if isinstance(kind, pl.List) else kind)).dtype
+    unsigned = [file for file in files if file.dtype_of(column) in (pl.UInt64(), pl.List(pl.UInt64()))]
+    batches = (batch for file in unsigned for batch in file.read([column]))
+    is_long = any((batch[column].explode().max() or 0) > _LAST_INT64 for batch in batches)  # pyright: ignore[reportOperatorIssue]
+    return pl.String() if is_long else dtype
 
 
 def _read(
