@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
 
@@ -14,7 +15,7 @@ from polars import selectors
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.intervals import mean_interval, student, wilson_interval
-from sciscidata.judged import Choice, LeftOut, Population, choose_works
+from sciscidata.judged import Choice, LeftOut, Population, choose_works, name_window, window_of
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import counted
@@ -29,8 +30,6 @@ _TITLES: Final = {
     "publication_year": "year of publication",
     "primary_field": "field",
     "cd_index": "CD index",
-    "cd_index_5": "CD₅",
-    "cd_index_10": "CD₁₀",
     "z_p10": "z (10th percentile)",
     "n_authors": "number of authors",
 }
@@ -310,5 +309,13 @@ def find_label_column(label: str, labelled: pl.LazyFrame, argument: str = "label
 
 
 def name_column(column: str) -> str:
-    """Name a column as titles and axes say it."""
-    return _TITLES.get(column, column.replace("_", " "))
+    """Name a column as titles and axes say it, with the length of its window where the name says that.
+
+    Example:
+        >>> name_column("cd_index_3"), name_column("team_size")
+        ('CD index (3 years)', 'team size')
+    """
+    window = window_of(column) or ""
+    name = column.replace(window, "", 1)
+    name = _TITLES.get(name, re.sub("^(m?)cd ", r"\1CD ", name.replace("_", " ")))
+    return f"{name} ({name_window(window)})" if window else name
