@@ -18,6 +18,7 @@ from sciscidata.intervals import mean_interval, student, wilson_interval
 from sciscidata.judged import Choice, LeftOut, Population, choose_works, name_window, window_of
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.options.did_you_mean import suggest
+from sciscidata.records.ids import UNITS
 from sciscidata.terminal.messages import counted
 
 logger = logging.getLogger(__name__)
@@ -33,8 +34,6 @@ _TITLES: Final = {
     "z_p10": "z (10th percentile)",
     "n_authors": "number of authors",
 }
-#: The columns that tell works apart, the first one that a frame has.
-_UNITS: Final = ("work_id", "original_id", "openalex_id")
 _AT_ONCE: Final = 1 << 18  # works; binning takes a hundred bytes for each of them
 
 
@@ -124,12 +123,12 @@ def _read_unit(frame: pl.LazyFrame, unit: str | None, stage: str) -> pl.Expr:
     """Number the works of rows, in their order; -1 for null."""
     columns = frame.collect_schema().names()
     if unit == "":
-        unit = next((name for name in _UNITS if name in columns), None)
+        unit = next((name for name in UNITS if name in columns), None)
         if unit is None:
             logger.warning(
                 "%s: the frame has no %s, so every row counts as a work of its own. If works repeat, name the column "
                 "of their ids: unit='...'. If not: unit=None.",
-                *(stage, " or ".join(_UNITS)),
+                *(stage, " or ".join(UNITS)),
             )
     elif unit is not None and unit not in columns:
         raise ConfigError(f"{stage}: unit is {unit!r}, needs a column of the frame, or None.{suggest(unit, columns)}")

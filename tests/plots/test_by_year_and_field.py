@@ -14,18 +14,20 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import sciscidata as ssd
-from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.judged import is_judged
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.plots import (
     plot_by_field,
     plot_by_year,
+    plot_disruption,
     plot_drawn,
     plot_novelty_by_year,
     plot_uzzi_cells,
     plot_windows,
     plot_works,
 )
+from sciscidata.records.ids import require_one_row_per_work
 from tests.real_graphs import scan_real
 
 
@@ -210,6 +212,32 @@ def test_a_share_of_zero_has_its_place_on_the_axis():
     assert values_of(figure.axes[0], upright=False)[3.0] == 0
     assert [line.get_marker() for line in figure.axes[0].lines if line.get_marker() in "<>"] == [">"]
     assert "Hollow: fewer than 30 works. Triangles: beyond the axis." in figure.get_label()
+
+
+def test_a_work_that_is_there_twice_is_refused_once_for_all(reviews):
+    works = reviews.with_columns(primary_field=pl.lit("Law"))
+    twice = pl.concat([works, works.head(1)])
+    draws = [plot_by_year, plot_by_field, plot_works, plot_disruption, partial(plot_drawn, works)]
+    for draw in [*draws, ssd.indicators.find_noise_effect, ssd.indicators.find_label_prior]:
+        draw(works)
+        for frame in (
+            twice,
+            twice.lazy(),
+            twice.select("work_id", pl.exclude("work_id")).rename({"work_id": "openalex_id"}),
+        ):
+            with pytest.raises(WorkIdError, match=r"_id \d+ occurs more than once, needs one row per work"):
+                draw(frame)
+    with pytest.raises(WorkIdError, match=r"frame\.unique\('work_id'\)"):
+        plot_by_field(twice)
+    plot_by_field(twice.drop("work_id"))
+
+
+def test_a_repeated_work_is_found_among_many():
+    many = pl.LazyFrame({"work_id": pl.int_range(3_000_000, eager=True)})
+    require_one_row_per_work(many, "demo")
+    for others in (many, many.with_columns(work_id=pl.lit(7, pl.Int64))):
+        with pytest.raises(WorkIdError, match="demo: work_id"):
+            require_one_row_per_work(pl.concat([many, others]), "demo")
 
 
 def test_drawn_works_are_shown_as_shares_beside_eligible_ones(reviews):
