@@ -25,6 +25,9 @@ Population = Literal["judged", "all"]
 #: further windows there is ``window_complete_10``.
 WINDOW_COMPLETE: Final = "window_complete"
 
+#: Whether a row counts, its window is open, or nothing cites it in a window that is over.
+MARKS: Final = ("_counts", "_open", "_uncited")
+
 _MEASURES: Final = re.compile(
     r"(?:m?cd_index|di[0-9]+_index|di_nok_index|di[0-9]+_nok_index|dependence|inverse_dependence|orig_base|cd_low|cd_high"
     r"|cd_shrunk|disruption_label|label_confidence|p_consolidating|p_neutral|p_disruptive)"
@@ -41,6 +44,21 @@ def window_of(column: str) -> str | None:
     """
     found = _MEASURES.fullmatch(column)
     return found and found[1]
+
+
+def name_window(window: str) -> str:
+    """Say how long a window is, by what its columns end with; "" where these do not say it.
+
+    Example:
+        >>> [name_window(window) for window in ("_3", "_18mo", "_until2017", "_all", "")]
+        ['3 years', '18 months', 'until 2017', 'all years', '']
+    """
+    parts = re.fullmatch(r"_(until|)([0-9]+)(d|mo|)", window)
+    if parts is None:
+        return "all years" if window == "_all" else ""
+    if parts[1]:
+        return f"until {parts[2]}"
+    return counted(int(parts[2]), {"d": "day", "mo": "month", "": "year"}[parts[3]])
 
 
 def n_citers(window: str = "") -> pl.Expr:
@@ -96,12 +114,21 @@ class LeftOut(NamedTuple):
         open: works whose window is not over.
         uncited: other works that nothing cites in the window.
         lacks: columns of which the frame has none, so that all works count, or those of open windows.
+        window: what the columns of the window end with.
+        counts_all: whether ``open`` and ``uncited`` count all the same, as asked.
     """
 
     judged: int = 0
     open: int = 0
     uncited: int = 0
     lacks: tuple[str, ...] = ()
+    window: str = ""
+    counts_all: bool = False
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a work is left out."""
+        return not self.counts_all and self.open + self.uncited > 0
 
     def describe(self, noun: str = "work") -> str:
         """Say it at the end of a caption, without code; ``noun`` is what is counted.
@@ -109,20 +136,24 @@ class LeftOut(NamedTuple):
         Example:
             >>> LeftOut(100, open=1, uncited=2_000).describe()
             ' Left out: 2,000 works uncited in the window and 1 work whose window is not over.'
+            >>> LeftOut(100, uncited=20, window="_10", counts_all=True).describe()
+            ' Counted too: 20 works uncited within 10 years.'
             >>> LeftOut(100, lacks=("n_i", "n_j")).describe()
             ' Works that are uncited, or whose window is not over, may be among them.'
         """
         many = noun.replace(" ", "s ", 1) + "s"
-        parts = [f"{counted(self.uncited, noun, many)} uncited in the window"] if self.uncited else []
+        length = name_window(self.window)
+        within = "in the window" if not length else length if "until" in length else f"within {length}"
+        parts = [f"{counted(self.uncited, noun, many)} uncited {within}"] if self.uncited else []
         parts += [f"{counted(self.open, noun, many)} whose window is not over"] if self.open else []
-        text = f" Left out: {' and '.join(parts)}." if parts else ""
+        text = f" {'Counted too' if self.counts_all else 'Left out'}: {' and '.join(parts)}." if parts else ""
         if len(self.lacks) > 1:
             return f"{text} Works that are uncited, or whose window is not over, may be among them."
         return f"{text} Works whose window is not over may be among them." if self.lacks else text
 
     def log(self, stage: str) -> None:
         """Say the same in one line, with what to do."""
-        if self.open or self.uncited:
+        if self.is_any:
             logger.info(
                 "%s: %s count.%s To count all: population='all'.",
                 *(stage, counted(self.judged, "judged work"), self._replace(lacks=()).describe()),
@@ -136,35 +167,41 @@ class LeftOut(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which rows count, as an expression, and the columns that it would need besides; None: all rows count."""
+    """Which rows count, as an expression, and the columns that it would need besides; None: all rows count.
+
+    ``counts_all`` is set where all were asked for, and it is known which of them are judged.
+    """
 
     counts: pl.Expr | None = None
     lacks: tuple[str, ...] = ()
     window: str = ""
+    counts_all: bool = False
 
     def marks(self, of: str = "") -> list[pl.Expr]:
-        """Return two columns for ``take``, to be read beside what is summed up; their names begin with ``of``."""
-        every, is_open = pl.lit(value=True), pl.lit(value=False)
-        if self.counts is not None:
-            every, is_open = self.counts, is_open if self.lacks else ~_is_over(self.window)
-        return [every.alias(f"{of}_counts"), is_open.alias(f"{of}_open")]
+        """Return the columns MARKS for ``take``, to be read beside what is summed up; their names begin with ``of``."""
+        every, is_open, is_uncited = pl.lit(value=True), pl.lit(value=False), pl.lit(value=False)
+        if self.counts is not None or self.counts_all:
+            is_open = is_open if self.lacks else ~_is_over(self.window)
+            every, is_uncited = every if self.counts is None else self.counts, ~is_cited(self.window) & ~is_open
+        return [mark.alias(of + name) for mark, name in zip((every, is_open, is_uncited), MARKS, strict=True)]
 
     def take(self, rows: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, LeftOut]:
         """Keep the rows that count, of rows with ``marks``; count those of the others that lack nothing, and log it."""
-        left_out = LeftOut(lacks=self.lacks) if self.counts is None else self._count(rows.drop_nulls())
+        left_out = self.count_marked(rows)
         left_out.log(stage)
-        return (rows if self.counts is None else rows.filter("_counts")).drop("_counts", "_open"), left_out
+        return (rows if self.counts is None else rows.filter("_counts")).drop(MARKS), left_out
 
     def count_left_out(self, rows: pl.LazyFrame, column: str) -> LeftOut:
         """Count the rows that have a value in ``column``, and do not count."""
-        if self.counts is None:
-            return LeftOut(lacks=self.lacks)
-        return self._count(rows.filter(pl.col(column).is_not_null()).select(self.marks()))
+        return self.count_marked(rows.filter(pl.col(column).is_not_null()).select(self.marks()))
 
-    def _count(self, marked: pl.LazyFrame) -> LeftOut:
-        counts, is_open = pl.col("_counts"), pl.col("_open")
-        sums = marked.select(judged=counts.sum(), open=is_open.sum(), uncited=(~counts & ~is_open).sum())
-        return LeftOut(*sums.collect(engine="streaming").row(0), lacks=self.lacks)
+    def count_marked(self, marked: pl.LazyFrame) -> LeftOut:
+        """Count the rows with ``marks`` that lack nothing."""
+        if self.counts is None and not self.counts_all:
+            return LeftOut(lacks=self.lacks, window=self.window)
+        sums = marked.drop_nulls().select(pl.col(MARKS).sum()).collect(engine="streaming")
+        lacks = () if self.counts_all else self.lacks
+        return LeftOut(*sums.row(0), lacks=lacks, window=self.window, counts_all=self.counts_all)
 
 
 def choose_works(columns: Collection[str], y: str, population: Population, window: str | None = None) -> Choice:
@@ -174,8 +211,11 @@ def choose_works(columns: Collection[str], y: str, population: Population, windo
     """
     check_value("population", population, Population)
     window = window_of(y) if window is None else window
-    if window is None or population == "all":
+    if window is None:
         return Choice()
+    if population == "all":
+        judged = choose_works(columns, y, "judged", window)
+        return Choice() if judged.counts is None else Choice(None, judged.lacks, window, counts_all=True)
     if lacks := tuple(name + window for name in ("n_i", "n_j") if name + window not in columns):
         return Choice(None, lacks if len(lacks) > 1 else (*lacks, WINDOW_COMPLETE + window), window)
     if WINDOW_COMPLETE + window in columns:

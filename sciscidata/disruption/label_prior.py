@@ -21,6 +21,7 @@ from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.frames import AnyFrame
 from sciscidata.judged import n_citers
 from sciscidata.options.checks import show_value
+from sciscidata.records.ids import require_one_row_per_work
 from sciscidata.schemas import CD_SCORES, SCORES_KEY, require_columns
 
 logger = logging.getLogger(__name__)
@@ -105,6 +106,7 @@ def find_label_prior(scores: AnyFrame) -> LabelPrior:
     Raises:
         SchemaMismatchError: if a column is missing or has another type.
         NotEnoughWorksError: if fewer than 100 works have an index and one to eight citers.
+        WorkIdError: if a work is there twice.
 
     Source: this project's. See docs/measures/label_confidence.md.
 
@@ -116,6 +118,7 @@ def find_label_prior(scores: AnyFrame) -> LabelPrior:
         0.107
     """
     frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="find_label_prior", columns=COUNTS)
+    require_one_row_per_work(frame, "find_label_prior")
     counts = count_citers(frame)
     works = n_works(counts)
     if works < FEWEST_WORKS:

@@ -19,6 +19,7 @@ from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.judged import choose_works
 from sciscidata.options.checks import check_value
+from sciscidata.records.ids import UNITS, require_one_row_per_work
 from sciscidata.schemas import CD_SCORES, require_columns
 
 _STAGE: Final = "find_noise_effect"
@@ -115,6 +116,7 @@ def find_noise_effect(
         SchemaMismatchError: if a column is missing or has another type.
         ConfigError: if ``by`` names no column.
         EmptyInputError: if fewer than three works are left, or their indices are all alike.
+        WorkIdError: if a work is there twice.
 
     Source: reliability and attenuation are those of Spearman 1904, doi:10.2307/1412159. See
     docs/measures/label_confidence.md for simulations with known slopes.
@@ -135,7 +137,9 @@ def find_noise_effect(
     is_judged = choose_works(there.names(), "cd_index", "judged").counts
     assert is_judged is not None  # n_i and n_j are there
     known = is_judged & pl.col("cd_index").is_not_nan()
-    rows = frame.select(*COUNTS, *groups, is_known=known).collect()
+    ids = [name for name in UNITS if name in there and name not in groups]
+    rows = frame.select(*COUNTS, *groups, *ids, is_known=known).collect()
+    require_one_row_per_work(rows, _STAGE)
     prior = prior or choose_prior(rows, is_draw="split" in there)
     rows = rows.filter("is_known").sort(*COUNTS, *groups)  # the halves do not depend on the order
     cell = rows.select(pl.struct(groups).rank("dense") if groups else pl.repeat(1, pl.len())).to_series().to_numpy()

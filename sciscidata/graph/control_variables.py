@@ -11,7 +11,7 @@ import polars as pl
 from sciscidata.errors import SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.graph.graph import build_graph
-from sciscidata.judged import Choice, Population, choose_works
+from sciscidata.judged import MARKS, Choice, Population, choose_works
 from sciscidata.options.checks import PositiveInt, check_value
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.terminal.messages import counted
@@ -143,7 +143,7 @@ def compute_percentile(
     places = pl.struct(place=100 * (rank - 0.5) / count, n=count).map_batches(
         lambda cells: _keep_large(cells, least, stage), return_dtype=pl.Float64
     )
-    return known.with_columns(places.alias(f"{column}_percentile")).drop("_placed", "_value", "_counts", "_open")
+    return known.with_columns(places.alias(f"{column}_percentile")).drop("_placed", "_value", *MARKS)
 
 
 def _keep_judged(choice: Choice, stage: str) -> pl.Expr:
@@ -154,7 +154,7 @@ def _keep_judged(choice: Choice, stage: str) -> pl.Expr:
         choice.take(frame.lazy(), stage)
         return frame.select(pl.when("_counts").then("_value")).to_series()
 
-    return pl.struct("_value", "_counts", "_open").map_batches(keep, return_dtype=pl.Float64)
+    return pl.struct("_value", *MARKS).map_batches(keep, return_dtype=pl.Float64)
 
 
 def _keep_large(cells: pl.Series, least: int, stage: str) -> pl.Series:

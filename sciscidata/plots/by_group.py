@@ -75,8 +75,8 @@ def plot_by(
     """Plot a statistic of any score by any group, with intervals at 95 %: ``measure_by``, drawn.
 
     Numbers stand in their order from left to right. Names stand one below the other: those of an Enum or an ordered
-    categorical of pandas in its order, others by their value. Groups with few works are hollow and pale, and no line
-    goes through them.
+    categorical of pandas in its order, others by their value, those of few works last. Groups with few works are hollow
+    and pale, and no line goes through them. A triangle is a value beyond the axis.
 
     Args:
         frame: as in ``measure_by``.
@@ -124,9 +124,8 @@ def plot_by(
     hidden = count_hidden(read, [*map(name_column, keys), name_column(y)], keys)
     if complete_until is None and x == YEAR:
         complete_until = find_complete_until(frame, choose_value(to_lazy(frame, "", ""), y, stat, "judged"), "plot_by")
-    reading = Reading(few=few, by=by, after=complete_until)
-    remarks = describe_hidden(hidden) + left_out.describe()
-    return plot_panels(look, x, [Panel(y, stat, lines)], reading, remarks)
+    panel = Panel(y, stat, lines, complete_until, describe_hidden(hidden) + left_out.describe())
+    return plot_panels(look, x, [panel], Reading(few=few, by=by))
 
 
 def find_complete_until(frame: AnyFrame, choice: Choice, stage: str) -> int | None:
@@ -141,11 +140,18 @@ def find_complete_until(frame: AnyFrame, choice: Choice, stage: str) -> int | No
 
 
 class Panel(NamedTuple):
-    """A statistic of a column, and its groups as measured: a frame for each line."""
+    """A statistic of a column, and its groups as measured: a frame for each line.
+
+    Attributes:
+        after: years after this one have no complete citation window.
+        remarks: sentences about its works, each after a space, for the end of a title.
+    """
 
     y: str
     stat: Stat
     lines: Sequence[pl.DataFrame]
+    after: int | None = None
+    remarks: str = ""
 
     @property
     def name(self) -> str:
@@ -167,16 +173,21 @@ class Reading(NamedTuple):
     Attributes:
         few: a group with fewer works is unsure.
         by: the column that a line of the panel is a group of.
-        after: years after this one have no complete citation window.
         names: what is written for each group that is a name, in order; numbers have none.
         label: of the line, in a legend that a user adds.
     """
 
     few: int = FEW
     by: str | None = None
-    after: int | None = None
     names: Mapping[Any, str] = MappingProxyType({})
     label: str = ""
+
+
+class Drawn(NamedTuple):
+    """What a title has to explain: whether a group has few works, and whether a triangle stands at the edge."""
+
+    is_few: bool
+    is_beyond: bool
 
 
 class _Line(NamedTuple):
@@ -191,46 +202,72 @@ class _Line(NamedTuple):
     sure: npt.NDArray[np.bool_]
 
 
-def plot_panels(look: Look, x: str, panels: Sequence[Panel], reading: Reading, remarks: str = "") -> Figure:
-    """Draw panels over numbers, such as years, or beside names, such as fields; the title ends with ``remarks``.
+def plot_panels(look: Look, x: str, panels: Sequence[Panel], reading: Reading) -> Figure:
+    """Draw panels over numbers, such as years, or beside names, such as fields; the title ends with their remarks.
 
-    Names stand in their own order, or by their value: those of ``reading``, and its label, are made here.
+    Names stand in their own order, or by their value: those of ``reading``, and its label, are made here. Panels of
+    different works say how many each has.
     """
-    by, after = reading.by, reading.after
-    every = pl.concat(panels[0].lines)
-    names, height = dict[Any, str](), 62.0
-    if not every[x].dtype.is_numeric():
-        names, height = _order_names(every, x, look)
-    after = after if after is not None and (every[x] > after).any() else None
-    reading = reading._replace(after=after, names=names, label="" if by else name_data(look.get("data")))
+    by, names, height = reading.by, dict[Any, str](), 62.0
+    every = [pl.concat(panel.lines) for panel in panels]
+    panels = [
+        one
+        if one.after is None or groups.filter(pl.col(x) > one.after, pl.col("n") > 0).height
+        else one._replace(after=None)
+        for one, groups in zip(panels, every, strict=True)
+    ]
+    if not every[0][x].dtype.is_numeric():
+        names, height = _order_names(every, x, reading.few, look)
+    reading = reading._replace(names=names, label="" if by else name_data(look.get("data")))
     with drawing(look, heights_mm=(height,) * len(panels), share="y" if names else "") as picture:
         drawn = [draw_panel(axes, x, one, reading) for axes, one in zip(picture.panels, panels, strict=True)]
         if by and not axes_of(look):
             picture.panels[-1].legend(title=name_column(by), loc="upper left", bbox_to_anchor=(1, 1))
-        said = [f"{panel.name} with 95% {_INTERVALS.get(panel.stat, 'Woodruff')} interval" for panel in panels]
         if len(panels) > 1:
             letter_panels(picture)
-            said = [f"({letter}) {text}" for letter, text in zip("ab", said, strict=True)]
+        counts = [count_works(int(groups["n"].sum())) for groups in every]
+        of = [f" of {n}" for n in counts] if len({*counts}) > 1 else [""] * len(counts)
+        intervals = [_INTERVALS.get(panel.stat, "Woodruff") for panel in panels]
+        said = [f"{one.name}{n} with 95% {name} interval" for one, n, name in zip(panels, of, intervals, strict=True)]
+        said = [f"({letter}) {text}" for letter, text in zip("ab", said, strict=True)] if len(panels) > 1 else said
         within = f" and {name_column(by)}" if by else ""
-        picture.title = f"{count_works(int(every['n'].sum()))} by {name_column(x)}{within}: {', '.join(said)}."
-        picture.title += name_hollow(any(drawn), reading.few, after) + remarks
+        picture.title = f"{'Works' if any(of) else counts[0]} by {name_column(x)}{within}: {', '.join(said)}."
+        if any(of) and names:
+            picture.title += " In brackets: works in (a); in (b)."
+        is_few, is_beyond = (any(each) for each in zip(*drawn, strict=True))
+        picture.title += (
+            name_hollow(is_few, reading.few, [one.after for one in panels]) + " Triangles: beyond the axis." * is_beyond
+        )
+        remarks = [one.remarks for one in panels]
+        is_same = len({*remarks}) == 1
+        picture.title += (
+            remarks[0] if is_same else "".join(f" ({a}){b}" for a, b in zip("ab", remarks, strict=True) if b)
+        )
     return picture.figure
 
 
-def _order_names(groups: pl.DataFrame, x: str, look: Look) -> tuple[dict[Any, str], float]:
-    """Order names by the mean of their values, or as they are ordered; give what is written, and the height in mm."""
-    ranked = groups.group_by(x).agg(pl.col("value").mean(), pl.col("n").sum())
+def _order_names(panels: Sequence[pl.DataFrame], x: str, few: int, look: Look) -> tuple[dict[Any, str], float]:
+    """Order names by the mean of their values in the first panel, those of few works last, or as they are ordered.
+
+    Give what is written: the works of each panel, once where they are the same. And give the height in mm.
+    """
+    groups, *others = panels
+    value, is_few = pl.col("value").mean(), pl.col("n_works").max() < few
+    ranked = groups.group_by(x).agg(value, pl.col("n").sum(), is_few=is_few)
     is_ordered = groups[x].dtype == pl.Enum
-    ranked = ranked.sort(x) if is_ordered else ranked.sort("value", x, descending=[True, False], nulls_last=True)
-    written, height = name_rows(
-        [f"{name} ({n:,})" for name, n in ranked.select(pl.col(x).cast(pl.String), "n").rows()], look
-    )
+    ranked = ranked.sort(x) if is_ordered else ranked.sort("is_few", -pl.col("value"), x, nulls_last=True)
+    counts = [dict(one.group_by(x).agg(pl.col("n").sum()).rows()) for one in (groups, *others)]
+    counts = counts if any(one != counts[0] for one in counts) else counts[:1]
+    names = ranked.select(x, name=pl.col(x).cast(pl.String)).rows()
+    shown = [f"{name} ({'; '.join(f'{one[group]:,}' for one in counts)})" for group, name in names]
+    written, height = name_rows(shown, look)
     return dict(zip(ranked[x], written, strict=True)), height
 
 
-def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> bool:
-    """Draw one panel, over numbers if the groups have no names; return whether a group has few works."""
-    by, after, names = reading.by, reading.after, reading.names
+def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> Drawn:
+    """Draw one panel, over numbers if the groups have no names."""
+    by, names = reading.by, reading.names
+    is_beyond = False
     colours = cycle(free_colours(axes, COLOURS.get(panel.y, LINES[0])))
     lines = [_read_line(panel, x, *one, reading) for one in zip(panel.lines, colours, strict=False)]
     limits, row_of = _find_limits(lines, panel.bounds), {name: row for row, name in enumerate(names)}
@@ -238,9 +275,9 @@ def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> bool:
         if names:
             rows = np.array([row_of[name] for name in frame[x]], np.float64)
             offset = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
-            _draw_estimates(axes, rows + offset, line, limits)
+            is_beyond |= _draw_estimates(axes, rows + offset, line, limits)
         else:
-            _draw_over_numbers(axes, frame[x].to_numpy(), line, limits, reading.label)
+            is_beyond |= _draw_over_numbers(axes, frame[x].to_numpy(), line, limits, reading.label)
         if by:
             axes.plot([], [], "o", color=line.colour, ms=3.5, label=str(frame[by][0]))
     if names:
@@ -254,31 +291,35 @@ def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> bool:
         low, high = float(places[0]), float(places[-1])
         room = 0.3 + 0.02 * (high - low)
         widen(axes, "x", low - room, high + room)
-        if after is not None:
-            axes.axvline(after + 0.5, color=INK, lw=0.6, ls=":")
+        if panel.after is not None:
+            axes.axvline(panel.after + 0.5, color=INK, lw=0.6, ls=":")
         axes.set_xlabel(name_column(x))
         axes.set_ylabel(panel.name)
     if by:
         axes.legend(title=name_column(by))
-    return not all(line.enough.all() for line in lines)
+    return Drawn(not all(line.enough.all() for line in lines), is_beyond)
 
 
 def _read_line(panel: Panel, x: str, frame: pl.DataFrame, colour: str, reading: Reading) -> _Line:
     value, low, high = (frame[name].fill_null(np.nan).to_numpy() for name in MEASURED[1:])
     sure = enough = (frame["n_works"] >= reading.few).to_numpy()
-    if reading.after is not None:
-        sure = enough & (frame[x] <= reading.after).to_numpy()
+    if panel.after is not None:
+        sure = enough & (frame[x] <= panel.after).to_numpy()
     return _Line(colour, panel.stat == "share", value, low, high, enough, sure)
 
 
 def _find_limits(lines: Sequence[_Line], bounds: tuple[float, float]) -> tuple[float, float]:
-    """Choose the ends of the axis of values where works are enough; estimates beyond them are drawn at the edge."""
+    """Choose the ends of the axis of values where works are enough; estimates beyond them are drawn at the edge.
+
+    A share of 0 has its place on the axis, also of few works: at the edge it would read as another share.
+    """
     numbers = [np.empty(0)]
     is_any = sum(int(one.enough.sum()) for one in lines) > 1
     for one in lines:
         every = np.ones(one.value.size, np.bool_)
         sure = one.enough if is_any else every
         numbers += [one.value[one.enough if one.enough.sum() > 1 else every], one.low[sure], one.high[sure]]
+    numbers += [one.value[one.value == 0] for one in lines if one.is_share]
     shown = np.concatenate(numbers)
     shown = shown[np.isfinite(shown)]
     if not shown.size:
@@ -310,10 +351,10 @@ def widen(axes: Axes, axis: Literal["x", "y"], low: float, high: float) -> tuple
 
 def _draw_estimates(
     axes: Axes, places: Numbers, one: _Line, limits: tuple[float, float], upright_size: float | None = None
-) -> None:
+) -> bool:
     """Draw dots with their intervals: hollow and pale where unsure, a triangle where beyond the edge.
 
-    Values lie along x, or with ``upright_size``, that of a dot, along y.
+    Values lie along x, or with ``upright_size``, that of a dot, along y. Return whether there is a triangle.
     """
     upright, size = upright_size is not None, upright_size or 3.5
     low, high = widen(axes, "y" if upright else "x", *limits)
@@ -338,6 +379,7 @@ def _draw_estimates(
         values.set_major_formatter(write_share)
     elif low < 0 < high:
         (axes.axhline if upright else axes.axvline)(0, color=INK, lw=0.6, zorder=1)
+    return any(bool(some.any()) for some in beyond.values())
 
 
 def draw_line(axes: Any, x: Numbers, y: Numbers, works: Numbers, **look: Any) -> bool:  # noqa: ANN401
@@ -349,15 +391,19 @@ def draw_line(axes: Any, x: Numbers, y: Numbers, works: Numbers, **look: Any) ->
     return not sure.all()
 
 
-def name_hollow(is_few: bool, few: int = FEW, after: int | None = None) -> str:
-    """Say at the end of a title what hollow dots are.
+def name_hollow(is_few: bool, few: int = FEW, after: Sequence[int | None] = ()) -> str:
+    """Say at the end of a title what hollow dots are; ``after`` has a year for each panel.
 
     Example:
-        >>> name_hollow(True), name_hollow(False, after=2016)
+        >>> name_hollow(True), name_hollow(False, after=[2016, 2016])
         (' Hollow: fewer than 30 works.', ' Hollow: no complete citation window (after 2016).')
+        >>> name_hollow(False, after=[2016, 2018])
+        ' Hollow: no complete citation window (after 2016 in (a) and 2018 in (b)).'
     """
     hollow = [f"fewer than {few} works"] if is_few else []
-    hollow += [] if after is None else [f"no complete citation window (after {after})"]
+    years = [f"{year} in ({letter})" for letter, year in zip("ab", after, strict=False) if year is not None]
+    years = [str(after[0])] if years and len({*after}) == 1 else years
+    hollow += [f"no complete citation window (after {' and '.join(years)})"] if years else []
     return f" Hollow: {' or '.join(hollow)}." if hollow else ""
 
 
@@ -367,15 +413,19 @@ def describe_hidden(hidden: Mapping[str, int]) -> str:
     return f" Not shown: {' and '.join(parts)}." if parts else ""
 
 
-def _draw_over_numbers(axes: Axes, places: Numbers, one: _Line, limits: tuple[float, float], label: str) -> None:
-    """Draw estimates over numbers: a line joins neighbours that are sure, and no gap; ``label`` is for a legend."""
+def _draw_over_numbers(axes: Axes, places: Numbers, one: _Line, limits: tuple[float, float], label: str) -> bool:
+    """Draw estimates over numbers: a line joins neighbours that are sure, and no gap; ``label`` is for a legend.
+
+    Return whether there is a triangle.
+    """
     steps = np.diff(places, append=places[-1])
     gaps = np.flatnonzero(steps > 1.5 * min(steps[:-1], default=1)) + 1
     joined = np.insert(np.where(one.sure, one.value, np.nan), gaps, np.nan)
     at = np.insert(places.astype(np.float64), gaps, np.nan)
     axes.plot(at, joined, color=one.colour, lw=0.8, alpha=0.6, label=label)
-    _draw_estimates(axes, places, one, limits, float(np.clip(110 / places.size, 1.2, 3.5)))
+    is_beyond = _draw_estimates(axes, places, one, limits, float(np.clip(110 / places.size, 1.2, 3.5)))
     tick_numbers(axes.xaxis, 6, is_whole=bool((places == np.round(places)).all()))
+    return is_beyond
 
 
 def name_rows(names: list[str], look: Look) -> tuple[list[str], float]:

@@ -10,7 +10,7 @@ import polars as pl
 
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame, to_lazy
-from sciscidata.judged import Choice, LeftOut, Population
+from sciscidata.judged import MARKS, LeftOut, Population
 from sciscidata.plots.by_group import (
     FEW,
     YEAR,
@@ -31,7 +31,8 @@ from sciscidata.plots.figure import (
     tick_numbers,
     write_share,
 )
-from sciscidata.plots.measure import add_up, choose_value, estimate, read_values, refuse_nothing
+from sciscidata.plots.measure import Stat, add_up, choose_value, estimate, read_values, refuse_nothing
+from sciscidata.records.ids import require_one_row_per_work
 from sciscidata.records.last_year_of_data import count_years, find_last_year
 from sciscidata.release.read import Release
 from sciscidata.schemas import EXAMPLE, require_columns
@@ -82,6 +83,7 @@ def plot_by_year(
     Raises:
         EmptyInputError: there is nothing to draw, such as a column of nulls.
         SchemaMismatchError: a column is missing or mistyped.
+        WorkIdError: the column of ids that ``measure_by`` takes repeats a work.
 
     Example:
         >>> works = pl.DataFrame({
@@ -94,18 +96,23 @@ def plot_by_year(
     """
     groups, left_out = _add_up(labelled, by, (label, score), population, "plot_by_year")
     groups = groups.drop_nulls(by)
-    counts = dict(groups.select(by, "n").rows())
-    first, last = _choose_span(counts, few)
-    hidden = {
-        f"before {first}": sum(n for year, n in counts.items() if year < first),
-        f"after {last}": sum(n for year, n in counts.items() if year > last),
-    }
-    panels = _measure(groups.filter(pl.col(by).is_between(first, last)), by, label, score)
-    if complete_until is None and by == YEAR:
-        for choice in _choose(to_lazy(labelled, "the frame", "plot_by_year"), (label, score), "judged"):
-            complete_until = complete_until or find_complete_until(labelled, choice, "plot_by_year")
-    remarks = describe_hidden(hidden) + left_out.describe()
-    return plot_panels(look, by, panels, Reading(few, after=complete_until), remarks)
+    first, last = _choose_span(dict(groups.select(by, "n").rows()), few)
+    year = pl.col(by)
+    hidden = {f"before {first}": groups.filter(year < first), f"after {last}": groups.filter(year > last)}
+    panels = _measure(groups.filter(year.is_between(first, last)), by, label, score, hidden, left_out)
+    if complete_until is not None or by != YEAR:
+        panels = [panel._replace(after=complete_until) for panel in panels]
+    else:
+        every = to_lazy(labelled, "the frame", "plot_by_year")
+        choices = [choose_value(every, panel.y, panel.stat, "judged") for panel in panels]
+        over = {
+            one.window: find_complete_until(every, one, "plot_by_year") for one in choices if one.counts is not None
+        }
+        panels = [
+            panel._replace(after=None if one.counts is None else over[one.window])
+            for panel, one in zip(panels, choices, strict=True)
+        ]
+    return plot_panels(look, by, panels, Reading(few))
 
 
 def plot_by_field(
@@ -119,6 +126,8 @@ def plot_by_field(
     **look: Unpack[Look],
 ) -> Figure:
     """Plot the share of a label and the mean of a score by field, with 95% intervals, largest share first.
+
+    Fields with few works are hollow, and come last.
 
     Args:
         labelled: ``primary_field``, the column of the label and the score, one row per work. Works without a field are
@@ -136,6 +145,7 @@ def plot_by_field(
     Raises:
         EmptyInputError: there is nothing to draw, such as a column of nulls.
         SchemaMismatchError: a column is missing or mistyped.
+        WorkIdError: the column of ids that ``measure_by`` takes repeats a work.
 
     Example:
         >>> works = pl.DataFrame({
@@ -144,15 +154,13 @@ def plot_by_field(
         ... })
         >>> figure = plot_by_field(works, few=2, width="one")
         >>> [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
-        ['Psychology (1)', 'Medicine (2)']
+        ['Medicine (2)', 'Psychology (1)']
     """
     groups, left_out = _add_up(labelled, by, (label, score), population, "plot_by_field")
     named = groups.drop_nulls(by).sort("n", by, descending=[True, False])
     shown = named.head(_MOST_FIELDS)
-    n_all, n_named, n_shown = (int(frame["n"].sum()) for frame in (groups, named, shown))
-    hidden = {"without a field": n_all - n_named, "in smaller fields": n_named - n_shown}
-    panels = _measure(shown, by, label, score)
-    return plot_panels(look, by, panels, Reading(few), describe_hidden(hidden) + left_out.describe())
+    hidden = {"without a field": groups.filter(pl.col(by).is_null()), "in smaller fields": named[_MOST_FIELDS:]}
+    return plot_panels(look, by, _measure(shown, by, label, score, hidden, left_out), Reading(few))
 
 
 def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
@@ -168,6 +176,7 @@ def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
     Raises:
         EmptyInputError: ``publication_year`` is null in all rows.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
+        WorkIdError: the column of ids that ``measure_by`` takes repeats a work.
 
     Example:
         >>> works = pl.DataFrame({"publication_year": [2000, 2000, 2001], "primary_field": ["Law", None, "Law"]},
@@ -196,6 +205,7 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
     Raises:
         EmptyInputError: ``publication_year`` is null in all rows.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
+        WorkIdError: the column of ids that ``measure_by`` takes repeats a work.
 
     Example:
         >>> works = pl.DataFrame({"publication_year": [2000, 2000, 2001]}, schema={"publication_year": pl.Int32})
@@ -213,6 +223,8 @@ def _plot_counts(frames: Mapping[str, AnyFrame], stage: str, look: Look) -> Figu
     works = [
         require_columns(frame, EXAMPLE, frame_name=name, stage=stage, columns=[YEAR]) for name, frame in frames.items()
     ]
+    for frame in works:
+        require_one_row_per_work(frame, stage)
     totals = [int(frame.select(pl.len()).collect(engine="streaming").item()) for frame in works]
     by_year, by_field = [count_years(frame) for frame in works], [_count_fields(frame) for frame in works]
     for frame, counts in zip(works, by_year, strict=True):
@@ -275,22 +287,23 @@ def _draw_counts(
 
 def _add_up(
     labelled: AnyFrame, by: str, columns: tuple[str, str], population: Population, stage: str
-) -> tuple[pl.DataFrame, LeftOut]:
-    """Add up a label, as 0 and 1, and a score in each group, of the works that count for each."""
+) -> tuple[pl.DataFrame, dict[str, LeftOut]]:
+    """Add up a label, as 0 and 1, and a score in each group, of the works that count for each; and say which do not."""
     label, score = columns
     if not label and not score:
         raise ConfigError("there is nothing to show. Name a label, a score, or both.")
     needed = {by: EXAMPLE[YEAR if stage == "plot_by_year" else _FIELD]}
     labelled = require_columns(labelled, needed, frame_name="the frame", stage=stage)
+    require_one_row_per_work(labelled, stage)
     values = {"label": (label, "share"), "score": (score, "mean")}
-    choices = dict(zip(values, _choose(labelled, columns, population), strict=True))
+    choices = {name: choose_value(labelled, y, stat, population) for name, (y, stat) in values.items()}
     marks = [mark for name, choice in choices.items() for mark in choice.marks(name)]
-    rows, left_out = read_values(labelled, [by], values, *marks, stage=stage), LeftOut()
+    rows, left_out = read_values(labelled, [by], values, *marks, stage=stage), dict[str, LeftOut]()
     for name, choice in choices.items():
-        marked = rows.select(name, _counts=f"{name}_counts", _open=f"{name}_open")
-        if not left_out.judged and not left_out.lacks:  # of two columns of one measure, the second says the same
-            left_out = choice.take(marked, stage)[1]
+        left_out[name] = choice.count_marked(rows.select(name, **{mark: name + mark for mark in MARKS}))
         rows = rows.with_columns(pl.when(f"{name}_counts").then(name).alias(name))
+    for said in dict.fromkeys(left_out[name] for name, (y, _) in values.items() if y):
+        said.log(stage)
     groups = add_up(rows.select(by, "label", "score"), [by], ["label", "score"])
     known = groups.drop_nulls(by)
     for name, column in {"label": label, "score": score}.items():
@@ -299,14 +312,24 @@ def _add_up(
     return groups, left_out
 
 
-def _choose(labelled: pl.LazyFrame, columns: tuple[str, str], population: Population) -> list[Choice]:
-    """Choose the works that count for a label and for a score."""
-    return [choose_value(labelled, y, stat, population) for y, stat in zip(columns, ("share", "mean"), strict=True)]
-
-
-def _measure(groups: pl.DataFrame, by: str, label: str, score: str) -> list[Panel]:
-    panels = [Panel(label, "share", [estimate(groups, [by], "label", is_share=True)])] if label else []
-    return panels + ([Panel(score, "mean", [estimate(groups, [by], "score", is_share=False)])] if score else [])
+def _measure(
+    groups: pl.DataFrame,
+    by: str,
+    label: str,
+    score: str,
+    hidden: Mapping[str, pl.DataFrame],
+    left_out: Mapping[str, LeftOut],
+) -> list[Panel]:
+    """Measure the panel of a label and that of a score; each counts its own works."""
+    panels: list[Panel] = []
+    stats: tuple[tuple[str, str, Stat], ...] = (("label", label, "share"), ("score", score, "mean"))
+    for name, y, stat in stats:
+        if y:
+            own = groups.with_columns(n=f"n_{name}")
+            not_shown = describe_hidden({where: int(rows[f"n_{name}"].sum()) for where, rows in hidden.items()})
+            line = estimate(own, [by], name, is_share=stat == "share")
+            panels.append(Panel(y, stat, [line], remarks=not_shown + left_out[name].describe()))
+    return panels
 
 
 def _choose_span(counts: Mapping[int, int], few: int) -> tuple[int, int]:

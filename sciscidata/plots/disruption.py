@@ -38,7 +38,7 @@ from sciscidata.plots.figure import (
 )
 from sciscidata.plots.labels import draw_classes
 from sciscidata.plots.measure import add_up, collect_some, estimate, refuse_nothing
-from sciscidata.records.ids import ORIGINAL_ID
+from sciscidata.records.ids import ORIGINAL_ID, require_one_row_per_work
 from sciscidata.schemas import CD_SCORES, CD_SWEEP, require_columns
 from sciscidata.terminal.messages import counted
 
@@ -118,7 +118,7 @@ def plot_disruption(
         bands = "" if cut.cells else " over the label bands"
         picture.title = f"Distribution of the CD index of {of_works}{bands}, on log axes.{left_out.describe()}"
         if eligible is not None and drawn is not None:
-            noun = "judged works" if left_out.open + left_out.uncited else "works"
+            noun = "judged works" if left_out.is_any else "works"
             axes.set_ylabel("eligible works (log axis)")
             draw_classes(picture.panels[1], DISRUPTION_LABELS, eligible, drawn, noun=noun)
     return picture.figure
@@ -129,6 +129,7 @@ def _read_index(
 ) -> tuple[pl.LazyFrame, LeftOut]:
     """Read columns of the works that count."""
     read = require_columns(frame, schema, frame_name="the frame", stage=stage, columns=columns)
+    require_one_row_per_work(read, stage)
     read, left_out = choose_population(read, "cd_index", population, stage)
     return read.select(pl.col(columns).fill_nan(None)), left_out
 
@@ -314,7 +315,7 @@ def plot_comparison(
     left_out = LeftOut()
     if compared is None:
         sides[1], left_out = choose_population(sides[1], "cd_index", population, "plot_comparison")
-        if left_out.open or left_out.uncited:
+        if left_out.is_any:
             sides[0] = sides[0].join(sides[1].select("work_id"), on="work_id", how="semi")
     two = ((("published", sides[0]), ("computed", sides[1])), left_out)
     return _plot_two(*two, compared, thresholds, look, "plot_comparison")
@@ -374,7 +375,7 @@ def plot_windows(
         )
         left_out = left if left.open + left.uncited >= left_out.open + left_out.uncited else left_out
         sides.append(side.select("work_id", cd_index=index))
-    if left_out.open or left_out.uncited:
+    if left_out.is_any:
         sides = [one.join(other.select("work_id"), on="work_id", how="semi") for one, other in (sides, sides[::-1])]
     return _plot_two(((first, sides[0]), (second, sides[1])), left_out, None, thresholds, look, stage)
 
@@ -507,7 +508,7 @@ def plot_cd_sweep(sweep: AnyFrame, *, population: Population = "judged", **look:
             lines = [shown.filter(convention=convention, window=window) for window in windows]
             lines = [line for line in lines if line.height]
             panel = Panel("cd_index", "mean", [estimate(line, keys, "cd_index", is_share=False) for line in lines])
-            is_hollow |= draw_panel(axes, "publication_year", panel, Reading(by="window"))
+            is_hollow |= draw_panel(axes, "publication_year", panel, Reading(by="window")).is_few
             drawn_lines: list[Any] = axes.get_legend_handles_labels()[0]
             for line, drawn in zip(lines if nulls else [], drawn_lines, strict=False):
                 years, means = (line[name].to_numpy() for name in ("publication_year", "mean_null_mean"))

@@ -115,7 +115,7 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
             names = {group: group.removesuffix(f" {kind}") for group in groups}
             axes.set_xlim(0, 1.04)
             panel = Panel("final label", "share", lines)
-            is_hollow |= draw_panel(axes, "group", panel, Reading(by="age", names=names))
+            is_hollow |= draw_panel(axes, "group", panel, Reading(by="age", names=names)).is_few
             axes.set_xlabel("works with the final label")
             axes.set_ylabel(name)
         letter_panels(picture)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
 
@@ -14,9 +15,10 @@ from polars import selectors
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.intervals import mean_interval, student, wilson_interval
-from sciscidata.judged import Choice, LeftOut, Population, choose_works
+from sciscidata.judged import Choice, LeftOut, Population, choose_works, name_window, window_of
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.options.did_you_mean import suggest
+from sciscidata.records.ids import UNITS
 from sciscidata.terminal.messages import counted
 
 logger = logging.getLogger(__name__)
@@ -29,13 +31,9 @@ _TITLES: Final = {
     "publication_year": "year of publication",
     "primary_field": "field",
     "cd_index": "CD index",
-    "cd_index_5": "CD₅",
-    "cd_index_10": "CD₁₀",
     "z_p10": "z (10th percentile)",
     "n_authors": "number of authors",
 }
-#: The columns that tell works apart, the first one that a frame has.
-_UNITS: Final = ("work_id", "original_id", "openalex_id")
 _AT_ONCE: Final = 1 << 18  # works; binning takes a hundred bytes for each of them
 
 
@@ -125,12 +123,12 @@ def _read_unit(frame: pl.LazyFrame, unit: str | None, stage: str) -> pl.Expr:
     """Number the works of rows, in their order; -1 for null."""
     columns = frame.collect_schema().names()
     if unit == "":
-        unit = next((name for name in _UNITS if name in columns), None)
+        unit = next((name for name in UNITS if name in columns), None)
         if unit is None:
             logger.warning(
                 "%s: the frame has no %s, so every row counts as a work of its own. If works repeat, name the column "
                 "of their ids: unit='...'. If not: unit=None.",
-                *(stage, " or ".join(_UNITS)),
+                *(stage, " or ".join(UNITS)),
             )
     elif unit is not None and unit not in columns:
         raise ConfigError(f"{stage}: unit is {unit!r}, needs a column of the frame, or None.{suggest(unit, columns)}")
@@ -310,5 +308,13 @@ def find_label_column(label: str, labelled: pl.LazyFrame, argument: str = "label
 
 
 def name_column(column: str) -> str:
-    """Name a column as titles and axes say it."""
-    return _TITLES.get(column, column.replace("_", " "))
+    """Name a column as titles and axes say it, with the length of its window where the name says that.
+
+    Example:
+        >>> name_column("cd_index_3"), name_column("team_size")
+        ('CD index (3 years)', 'team size')
+    """
+    window = window_of(column) or ""
+    name = column.replace(window, "", 1)
+    name = _TITLES.get(name, re.sub("^(m?)cd ", r"\1CD ", name.replace("_", " ")))
+    return f"{name} ({name_window(window)})" if window else name

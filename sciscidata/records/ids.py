@@ -18,12 +18,15 @@ import pyarrow.compute as pc
 from sciscidata._kernels.arrays import Int64Array
 from sciscidata._kernels.strings import string_buffers
 from sciscidata.errors import ONE_ROW_EACH, SchemaMismatchError, WorkIdError
-from sciscidata.frames import EXACT
+from sciscidata.frames import EXACT, AnyFrame, to_lazy
 from sciscidata.records.dois import BLANKS, CHANGED_DOIS, PLAIN_START, read_dois
 from sciscidata.terminal.messages import counted, shorten
 
 #: The column of WORKS and of scores that holds the ids of the source itself, where they are not OpenAlex's.
 ORIGINAL_ID: Final = "original_id"
+#: The columns that tell works apart, the first one that a frame has.
+UNITS: Final = ("work_id", ORIGINAL_ID, "openalex_id")
+_MOST_SEEN: Final = 1 << 20  # ids that are compared at once
 #: The first number of an id that is a text of its own.
 TEXTS_FROM: Final = 1 << 62
 #: Texts that stand for a missing value, as R, SQL, pandas and Python write it; "na" is a language.
@@ -195,6 +198,33 @@ def require_one_row_each(work_ids: pl.Series, stage: str) -> None:
         raise WorkIdError(
             f"{stage}: work_id {repeated[0]} occurs more than once in WORKS, needs one row per work. "
             f"Keep one row each: {ONE_ROW_EACH}."
+        )
+
+
+def require_one_row_per_work(frame: AnyFrame, stage: str) -> None:
+    """Raise WorkIdError if a frame that is summed up repeats a work, by the first column of UNITS that it has.
+
+    One pass. Of many works it looks at those whose hash is a multiple of a number, so memory has a bound.
+    """
+    rows = to_lazy(frame, "the frame", stage)
+    columns = rows.collect_schema().names()
+    unit = next((name for name in UNITS if name in columns), None)
+    if unit is None:
+        return
+    seen, one_of = rows.select(unit).head(0).collect()[unit], 1
+    for batch in rows.select(pl.col(unit).drop_nulls()).collect_batches(maintain_order=False, engine="streaming"):
+        seen = pl.concat([seen, batch[unit].filter(batch[unit].hash() % one_of == 0)])
+        if len(seen) > _MOST_SEEN and seen.is_duplicated().any():
+            break
+        while len(seen) > _MOST_SEEN:
+            one_of *= 2
+            seen = seen.filter(seen.hash() % one_of == 0)
+    repeated = seen.filter(seen.is_duplicated())
+    if len(repeated):
+        raise WorkIdError(
+            f"{stage}: {unit} {repeated.sort()[0]!r} occurs more than once, needs one row per work. Keep one row each: "
+            f"frame.unique({unit!r}). Or leave out the column if each row is to count. measure_by and plot_by take "
+            "repeated works."
         )
 
 

@@ -246,7 +246,10 @@ def test_judged_works_count_and_all_on_request(y, stat, value, caplog):
     caption = plot_by(scored(), "publication_year", y, stat=stat).get_label()
     assert caption.endswith(" Left out: 10 works uncited in the window and 30 works whose window is not over.")
     caption = plot_by(scored(), "publication_year", y, stat=stat, population="all").get_label()
-    assert caption.endswith("Hollow: no complete citation window (after 2000).")
+    assert caption.endswith(
+        "Hollow: no complete citation window (after 2000). Counted too: 10 works uncited in the window and 30 works "
+        "whose window is not over."
+    )
 
 
 def test_without_citers_all_works_count_and_the_caption_says_so():

@@ -14,18 +14,20 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import sciscidata as ssd
-from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.judged import is_judged
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.plots import (
     plot_by_field,
     plot_by_year,
+    plot_disruption,
     plot_drawn,
     plot_novelty_by_year,
     plot_uzzi_cells,
     plot_windows,
     plot_works,
 )
+from sciscidata.records.ids import require_one_row_per_work
 from tests.real_graphs import scan_real
 
 
@@ -92,7 +94,11 @@ def test_fields_stand_in_the_order_of_their_share():
     rows = [("Law", "disruptive", 0.5)] * 3 + [("Medicine", "neutral", 0.0)] * 40 + [(None, "neutral", 0.0)] * 2
     rows += [("Medicine", "disruptive", 0.2)] * 40
     works = pl.DataFrame(rows, schema=["primary_field", "disruption_label", "cd_index"], orient="row")
-    figure = plot_by_field(works)
+    few_last = plot_by_field(works)
+    assert [tick.get_text() for tick in few_last.axes[0].get_yticklabels()] == ["Medicine (80)", "Law (3)"]
+    assert "Hollow: fewer than 30 works." in few_last.get_label()
+    figure = plot_by_field(works, few=3)
+    assert "Triangle" not in figure.get_label()
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["Law (3)", "Medicine (80)"]
     share, mean = figure.axes
     assert values_of(share, upright=False)[1.0] == 0.5
@@ -126,13 +132,112 @@ def test_years_and_fields_count_judged_works_and_take_any_column(reviews):
     assert plot_by_field(reviews, population="all").get_label().startswith("3,003 works by field")
     mixed = plot_by_year(reviews.with_columns(z_p10="cd_index"), score="z_p10").get_label()
     assert "(b) mean z (10th percentile)" in mixed
-    assert mixed.endswith("whose window is not over.")
+    assert "(a) Not shown: 10 works before 1994. Left out: 1,194 works uncited" in mixed
+    assert mixed.endswith("whose window is not over. (b) Not shown: 31 works before 1994.")
     renamed = reviews.rename({"publication_year": "year", "primary_field": "area"})
     assert plot_by_year(renamed, by="year").axes[0].get_xlabel() == "year"
     ticks = [tick.get_text() for tick in plot_by_field(renamed, by="area").axes[0].get_yticklabels()]
     assert ticks == [tick.get_text() for tick in plot_by_field(reviews).axes[0].get_yticklabels()]
     with pytest.raises(SchemaMismatchError, match="area"):
         plot_by_field(reviews, by="area")
+
+
+@pytest.fixture(scope="module")
+def two_windows(reviews) -> pl.DataFrame:
+    """The same papers with the index of three years beside."""
+    works, citations = scan_real()
+    three = ssd.compute_cd_index(works, citations, ssd.CDConfig(windows=(3,))).collect()
+    columns = ["work_id", "cd_index_3", "n_i_3", "n_j_3", "window_complete_3"]
+    field = pl.when(pl.col("work_id") % 7 > 0).then(pl.lit("Law")).otherwise(pl.lit("Art"))
+    return reviews.join(three.select(columns), on="work_id").with_columns(primary_field=field)
+
+
+@pytest.mark.parametrize("plot", [plot_by_year, plot_by_field])
+def test_panels_of_two_windows_count_their_own_works(two_windows, plot):
+    five, three = (
+        two_windows.filter(is_judged(ending) & pl.col(f"cd_index{ending}").is_not_null()) for ending in ("", "_3")
+    )
+    assert five.height != three.height
+    caption = plot(two_windows, score="cd_index_3").get_label()
+    alone = plot(two_windows, score="cd_index_3", label="").get_label()
+    n_shown = {}
+    for name, rows in {"share disruptive": five, "mean CD index (3 years)": three}.items():
+        n_early = rows.filter(pl.col("publication_year") < 1995).height if plot is plot_by_year else 0
+        n_shown[name] = f"{rows.height - n_early:,} works"
+        assert f"{name} of {n_shown[name]} with 95%" in caption
+    assert plot is plot_by_year or alone.startswith(n_shown["mean CD index (3 years)"])
+    n_open = two_windows.filter(~pl.col("window_complete_3")).drop_nulls("cd_index_3").height
+    n_uncited = two_windows.drop_nulls("cd_index_3").height - three.height - n_open
+    said = f"Left out: {n_uncited:,} works uncited within 3 years and {n_open} works whose window is not over."
+    assert caption.endswith(said)
+    assert alone.endswith(said)
+    assert "Left out: 1,194 works uncited in the window and 570 works whose window is not over. (b) " in caption
+
+
+def test_each_panel_is_hollow_after_its_own_window(two_windows):
+    figure = plot_by_year(two_windows, score="cd_index_3", population="all", few=1)
+    assert [min(hollow_of(axes)) for axes in figure.axes] == [2017.0, 2019.0]
+    assert "no complete citation window (after 2016 in (a) and 2018 in (b))" in figure.get_label()
+    figure = plot_by_year(two_windows, score="cd_index_3")
+    assert "citation window (" not in figure.get_label()
+    fields = plot_by_field(two_windows, score="cd_index_3")
+    assert ". In brackets: works in (a); in (b)." in fields.get_label()
+    names = [tick.get_text() for tick in fields.axes[0].get_yticklabels()]
+    five, three = (two_windows.filter(is_judged(ending), primary_field="Law").height for ending in ("", "_3"))
+    assert f"Law ({five:,}; {three:,})" in names
+
+
+def test_the_caption_counts_works_that_are_not_judged_where_all_are_asked_for(two_windows):
+    said = "Counted too: 1,194 works uncited in the window and 570 works whose window is not over."
+    for plot in (plot_by_year, plot_by_field):
+        assert plot(two_windows, population="all").get_label().endswith(said)
+    ten = two_windows.rename(lambda name: name.removesuffix("_3") + "_10" if name.endswith("_3") else name)
+    caption = plot_by_field(ten, label="", score="cd_index_10", population="all").get_label()
+    assert ": mean CD index (10 years) with 95% t interval." in caption
+    assert "uncited within 10 years" in caption
+
+
+def test_a_share_of_zero_has_its_place_on_the_axis():
+    rows = [("Law", 40, 20), ("Art", 40, 16), ("Biology", 5, 0), ("Music", 2, 2)]
+    works = pl.DataFrame(
+        [(field, "disruptive" if i < n_disruptive else "neutral") for field, n, n_disruptive in rows for i in range(n)],
+        schema=["primary_field", "disruption_label"],
+        orient="row",
+    )
+    figure = plot_by_field(works, score="")
+    low, high = figure.axes[0].get_xlim()
+    assert low < 0 < high < 1
+    names = [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    assert names == ["Law (40)", "Art (40)", "Music (2)", "Biology (5)"]
+    assert values_of(figure.axes[0], upright=False)[3.0] == 0
+    assert [line.get_marker() for line in figure.axes[0].lines if line.get_marker() in "<>"] == [">"]
+    assert "Hollow: fewer than 30 works. Triangles: beyond the axis." in figure.get_label()
+
+
+def test_a_work_that_is_there_twice_is_refused_once_for_all(reviews):
+    works = reviews.with_columns(primary_field=pl.lit("Law"))
+    twice = pl.concat([works, works.head(1)])
+    draws = [plot_by_year, plot_by_field, plot_works, plot_disruption, partial(plot_drawn, works)]
+    for draw in [*draws, ssd.indicators.find_noise_effect, ssd.indicators.find_label_prior]:
+        draw(works)
+        for frame in (
+            twice,
+            twice.lazy(),
+            twice.select("work_id", pl.exclude("work_id")).rename({"work_id": "openalex_id"}),
+        ):
+            with pytest.raises(WorkIdError, match=r"_id \d+ occurs more than once, needs one row per work"):
+                draw(frame)
+    with pytest.raises(WorkIdError, match=r"frame\.unique\('work_id'\)"):
+        plot_by_field(twice)
+    plot_by_field(twice.drop("work_id"))
+
+
+def test_a_repeated_work_is_found_among_many():
+    many = pl.LazyFrame({"work_id": pl.int_range(3_000_000, eager=True)})
+    require_one_row_per_work(many, "demo")
+    for others in (many, many.with_columns(work_id=pl.lit(7, pl.Int64))):
+        with pytest.raises(WorkIdError, match="demo: work_id"):
+            require_one_row_per_work(pl.concat([many, others]), "demo")
 
 
 def test_drawn_works_are_shown_as_shares_beside_eligible_ones(reviews):
