@@ -78,6 +78,7 @@ MEASURES: Final = {
     "null_cd": Measure("CD index against a null model", score="z", plot=plots.plot_null_cd_index),
     "cd_sweep": Measure("CD index in many ways", version=2, rows="rows", plot=plots.plot_cd_sweep),
     "novelty": Measure("atypicality"),
+    "id_scores": Measure("scores of a list of ids", rows="ids"),
     "changes": Measure("what changed from A to B", plot=plots.plot_changes),
 }
 

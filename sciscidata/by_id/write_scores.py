@@ -9,13 +9,14 @@ import polars as pl
 
 from sciscidata.by_id.score_ids import ID_SCORES, count_reasons, find_graph, make_rules, score_ids
 from sciscidata.config import BuildConfig
+from sciscidata.corpus.scores import find_result, write_scores
 from sciscidata.errors import ConfigError, ReleaseExistsError
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sources.id_files import read_ids
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.registry import find_source
 from sciscidata.storage import atomic_file, hash_file, refuse_unwritable
-from sciscidata.storage.parquet import is_parquet, write_parquet
+from sciscidata.storage.parquet import is_parquet
 
 #: How a file of ours begins: its first columns.
 _FIRST: Final = tuple(ID_SCORES)[:3]
@@ -43,11 +44,13 @@ def write_id_scores(config: BuildConfig, prior: str) -> list[str]:
         cache_dir=config.cache_dir,
         api=config.api,
     )
-    with atomic_file(out, overwrite=config.overwrite, recheck=lambda: _check_ours(out)) as new:
-        if out.suffix == ".csv":
+    if out.suffix == ".csv":
+        with atomic_file(out, overwrite=config.overwrite, recheck=lambda: _check_ours(out)) as new:
             rows.write_csv(new)
-        else:
-            write_parquet(rows, new)
+    else:
+        stated = config.cd.stated() | {"prior": Path(prior).name}
+        facts = {"stage": "id_scores", "format_version": 1, "config": stated, "source": config.ids.name}
+        write_scores([rows], out, facts, replace=config.overwrite)
     lines = [f"ids: {rows.height:,}", *(f"  {name}: {n:,}" for name, n in count_reasons(rows).items())]
     for name, label in (("disruption", "disruption_label"), ("novelty", "novelty_label")):
         counts = rows.filter(pl.col("reason").is_null())[label].drop_nulls().value_counts().sort(label)
@@ -98,6 +101,6 @@ def _check_ours(out: Path) -> None:
         return
     with out.open("rb") as file:
         head = file.read(200)
-    columns = pl.read_parquet_schema(out) if is_parquet(out) else head.decode("utf-8", "replace").split(",")
+    columns = find_result(out).get("columns", ()) if is_parquet(out) else head.decode("utf-8", "replace").split(",")
     if tuple(columns)[:3] != _FIRST:
         raise ReleaseExistsError(f"{out} holds no scores of ids, so it is not replaced. Choose another file.")

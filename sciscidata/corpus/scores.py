@@ -79,7 +79,7 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     require_parquet_name(out, "scores are")
     if not out.exists():
         return False
-    stated = _find_result(out)
+    stated = find_result(out)
     is_same = {name: stated[name] for name in stated if name not in _COUNTED} == json.loads(json.dumps(facts))
     is_whole = is_sealed(out)
     if is_same and is_whole:
@@ -94,7 +94,7 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     return False
 
 
-def _find_result(out: Path) -> dict[str, Any]:
+def find_result(out: Path) -> dict[str, Any]:
     """Read the facts of a score file, none if it is damaged; refuse to replace anything else."""
     try:
         return read_score_facts(out)
@@ -119,7 +119,7 @@ def write_scores(
 
     ``learned`` is called after the last row, for facts that follow from the rows.
     """
-    with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
+    with atomic_file(out, overwrite=replace, recheck=partial(find_result, out)) as file, ExitStack() as stack:
         writer: Any = None
         for rows in batches:
             table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())

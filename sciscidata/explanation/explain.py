@@ -73,7 +73,8 @@ def explain(
         config: which convention; ``CDConfig()`` when None.
         thresholds: ``LabelThresholds()`` when None.
         prior: of ``find_label_prior``, or ``LabelPrior.of_file`` of a file of `sciscidata cd`. None: the shipped one.
-        authors: one row per work and author, as ``scan_authors`` gives them: citers that share one are marked.
+        authors: one row per work and author, as ``scan_authors`` gives them: citers that share one are marked. None: those that
+            a corpus on disk keeps.
         novelty: the null model of the venue pairs; None: they are left out. It reads all works of the same year.
         background: a file of ``write_background``, for the venue pairs, in place of all works of the year.
         n_listed: works of n_k to list; all are counted.
@@ -113,7 +114,7 @@ def explain(
     if isinstance(works, str | Path) and kind_of(works) == "release":
         refuse_with_release(authors=authors, novelty=novelty, config=None if config == CDConfig() else config)
         return explain_released(work, read_release(works), thresholds, prior)
-    around, frames = open_work(work, works, citations, config)
+    around, frames, kept = open_work(work, works, citations, config)
     if novelty is not None and frames is None:
         raise ConfigError(f"{_STAGE}: a graph knows no venues, which novelty needs. Name the corpus.")
     classes = {name: classify(around, config, window) for name, window in config.all_windows.items()}
@@ -139,6 +140,7 @@ def explain(
         *sentences.describe_turns(turns),
         *sentences.describe_conventions(conventions),
     ]
+    authors = kept if authors is None else authors
     if authors is not None:
         citers, independent = mark_self_citations(citers, found, around, authors, config)
         scores = scores.hstack(independent)

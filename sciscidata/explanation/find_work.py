@@ -9,8 +9,9 @@ import polars as pl
 
 from sciscidata.errors import ConfigError, WorkIdError
 from sciscidata.options.did_you_mean import suggest
-from sciscidata.records.dois import PLAIN_START, bare_dois, read_dois
+from sciscidata.records.dois import bare_dois
 from sciscidata.records.ids import ORIGINAL_ID, number_ids
+from sciscidata.records.listed_ids import OF_WORKS, list_ids
 from sciscidata.terminal.messages import shorten
 
 _NAMES: Final = ("work_id", ORIGINAL_ID, "doi")
@@ -52,8 +53,9 @@ def read_name(work: object) -> tuple[int | None, str | None]:
     """
     if isinstance(work, str) and work.strip():
         names = pl.Series("work", [work])
-        doi = read_dois(names)[0].item()
-        return number_ids(names).item(), doi if doi is not None and pl.select(_is_doi(doi)).item() else None
+        _, kind, number, doi = list_ids(names).row(0)
+        # An id of a source's own counts as it is, with brackets and stops.
+        return number if kind in OF_WORKS else number_ids(names).item(), doi
     value: Any = work
     if not isinstance(work, str | bool) and hasattr(work, "__index__"):  # also a number of NumPy
         return int(value), None
@@ -61,10 +63,6 @@ def read_name(work: object) -> tuple[int | None, str | None]:
         f"work is {work!r}, needs a work_id, the work's own id, an OpenAlex id or address, or a DOI: 'W2741809807' or "
         "'10.1234/abc'."
     )
-
-
-def _is_doi(text: str) -> pl.Expr:
-    return pl.lit(text).str.contains(PLAIN_START)
 
 
 def _has(rows: pl.LazyFrame) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from sciscidata.corpus.folder import find_corpus_graph, scan_corpus
+from sciscidata.corpus.folder import AUTHOR_KEY, find_corpus_graph, scan_authors_of, scan_corpus
 from sciscidata.disruption.config import CDConfig
 from sciscidata.errors import ConfigError, InputNotFoundError, WorkIdError
 from sciscidata.explanation.find_work import find_work, read_name
@@ -31,13 +31,16 @@ _STAGE: Final = "explain"
 
 def open_work(
     work: object, works: AnyFrame, citations: AnyFrame | None, config: CDConfig
-) -> tuple[Neighbourhood, tuple[pl.LazyFrame, pl.LazyFrame] | None]:
-    """Cut a work and what is around it out of frames, a graph or a folder; return also the frames, if there are any."""
+) -> tuple[Neighbourhood, tuple[pl.LazyFrame, pl.LazyFrame] | None, pl.LazyFrame | None]:
+    """Cut a work and what is around it out of frames, a graph or a folder.
+
+    Returns also the frames, if there are any, and who wrote which work, if a corpus keeps that.
+    """
     if isinstance(works, str | Path):
         kind = kind_of(works)
         if kind == "graph":
             graph = read_graph(works, trusted=True, whole=False)
-            return _cut(graph, work, config), None
+            return _cut(graph, work, config), None, None
         if kind != "corpus":
             raise InputNotFoundError(
                 f"{works} is a {kind}, and {_STAGE} needs a corpus, a graph or a release. Name the folder that it was "
@@ -53,14 +56,15 @@ def open_work(
         times = [name for name in (YEAR, DATE) if name in around.facts.columns]
         named = around.facts.join(facts.drop(times, strict=False), on="work_id", how="left", maintain_order="left")
         named = named.select(name for name in FACTS if name in named.columns)
-        return around._replace(facts=named), (corpus.works, corpus.citations)
+        authors = scan_authors_of(works) if AUTHOR_KEY in corpus.provenance else None
+        return around._replace(facts=named), (corpus.works, corpus.citations), authors
     if isinstance(works, CitationGraph):
-        return _cut(works, work, config), None
+        return _cut(works, work, config), None, None
     time: Time = config.time
     lazy = require_times(works, time, stage=_STAGE)
     edges = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=_STAGE)
     around = cut_from_frames(find_work(work, lazy, "works"), lazy, edges, time)
-    return around, (lazy, edges)
+    return around, (lazy, edges), None
 
 
 def _cut(graph: CitationGraph, work: object, config: CDConfig) -> Neighbourhood:

@@ -49,11 +49,10 @@ def mark_self_citations(
     citers: pl.DataFrame, found: Classes, around: Neighbourhood, authors: AnyFrame, config: CDConfig
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Mark citers that share an author with the work; return also n_self_citers and the index without such works."""
-    pairs = require_authors(authors, "explain")
-    own = pairs.filter(pl.col("work_id") == around.work_id).select("author_id").unique()
-    sharing = (
-        pairs.join(own, on="author_id", how="semi").select("work_id").unique().collect(engine="streaming")["work_id"]
-    )
+    near = pl.col("work_id").is_in(around.facts["work_id"].implode())
+    pairs = require_authors(authors, "explain").filter(near).collect(engine="streaming")
+    own = pairs.filter(pl.col("work_id") == around.work_id)
+    sharing = pairs.join(own, on="author_id", how="semi")["work_id"].unique()
     is_known = around.work_id in sharing
     marked = citers.with_columns(
         is_self_citation=pl.when(pl.lit(is_known)).then(pl.col("work_id").is_in(sharing.implode()))

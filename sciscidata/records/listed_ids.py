@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 #: One row per id of a list, in its order. ``kind`` is "OpenAlex", "DOI", "other", or what another entity is called;
 #: null for blanks. ``work_id`` is the number to look for, ``doi`` the DOI in the form of WORKS.
 LISTED: Final = pl.Schema({"asked": pl.String(), "kind": pl.String(), "work_id": pl.Int64(), "doi": pl.String()})
+#: Kinds of ids that name a work in any source.
+OF_WORKS: Final = ("OpenAlex", "DOI")
 #: What the letters of OpenAlex ids stand for, in words.
 ENTITIES: Final = {
     "A": "an author", "S": "a venue", "V": "a venue", "I": "an institution", "C": "a concept", "T": "a topic",

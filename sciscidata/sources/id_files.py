@@ -17,7 +17,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, SchemaMismatchError
 from sciscidata.frames import to_lazy
 from sciscidata.options.did_you_mean import suggest
-from sciscidata.records.listed_ids import ENTITIES, ListedIds, has_id, list_ids, split_ids
+from sciscidata.records.listed_ids import ENTITIES, OF_WORKS, ListedIds, has_id, list_ids, split_ids
 from sciscidata.sources.exports.bibtex import ENTRY
 from sciscidata.sources.exports.formats import read_export, read_text
 from sciscidata.sources.tables.files import TableFile
@@ -40,7 +40,6 @@ _HEAD: Final = 10_000
 _LOOKED_AT: Final = 1_000  # rows of a column, lines of a text
 #: Names of columns with ids, where numbers alone are ids too; the first counts where columns hold as many.
 _NAMES: Final = ("openalex_id", "openalex", "work_id", "id", "doi", "original_id", "asked", "paperid", "dois", "ids")
-_OF_WORKS: Final = ("OpenAlex", "DOI")
 _FORMS: Final = "a text with an id in each line, CSV, TSV, JSON, Parquet, Feather, RIS, BibTeX or CSL JSON"
 
 
@@ -172,7 +171,7 @@ def _choose_column(table: pl.DataFrame, column: str | None, where: str) -> str:
         )
     usable = [name for name, kind in table.schema.items() if kind == pl.String() or kind.is_integer()]
     kinds = {name: _kinds_of(table[name], name) for name in usable}
-    n_works = {name: int(kinds[name].is_in(_OF_WORKS).sum()) for name in usable}
+    n_works = {name: int(kinds[name].is_in(OF_WORKS).sum()) for name in usable}
     with_ids = [name for name in usable if n_works[name]]
     if column is not None:
         other = f" {list_names(with_ids)} {'does' if len(with_ids) == 1 else 'do'}." if with_ids else ""

@@ -26,6 +26,7 @@ from sciscidata import (
     scan_example,
     scan_synthetic,
     score_ids,
+    verify,
     write_background,
     write_cd_index,
 )
@@ -245,6 +246,17 @@ def test_the_command_writes_csv_or_parquet_and_never_replaces_another_file(world
         .select(COUNTS)
         .equals(rows.select(COUNTS).cast({n: ID_SCORES[n] for n in COUNTS}))
     )
+    capsys.readouterr()
+    assert main(["describe", "scores.parquet"]) == 0
+    assert "scores of a list of ids\n" in (said := capsys.readouterr().out)
+    assert "  ids: 2 (1 with a score)\n  judged: 1." in said
+    assert "  of: dois.csv\n" in said
+    assert verify("scores.parquet").counts == {"works": 2}
+    assert main([*command, "scores.parquet", "--overwrite"]) == 0
+    pl.DataFrame(schema=ID_SCORES).write_parquet("mine.parquet")
+    assert main([*command, "mine.parquet", "--overwrite"]) == 1
+    assert "mine.parquet is no file of scores" in capsys.readouterr().err
+    (tmp_path / "mine.parquet").unlink()
     assert main([*command, "scores.csv"]) == 1
     assert "scores.csv already exists. Choose another file, or replace it: --overwrite." in capsys.readouterr().err
     assert main([*command, "scores.csv", "--overwrite"]) == 0

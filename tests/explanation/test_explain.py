@@ -47,7 +47,10 @@ def scored(example) -> pl.DataFrame:
 @given(years_of_works, edge_lists, configs(), windows | until)
 @settings(max_examples=15)
 def test_every_option_and_window_counts_as_for_all_works(years, edges, config, further):
-    more = (further,) if further != config.window_years and (further or config.window_from == "focal") else ()
+    fits = config.window_from == "focal" or isinstance(
+        further, int
+    )  # each citation has its own window, or one ends all
+    more = (further,) if fits and further != config.window_years else ()
     config = dataclasses.replace(config, windows=more, family=False)
     given = frames(years, edges)
     expected = scores_of(*given, config)
@@ -153,7 +156,7 @@ def test_a_work_is_named_in_any_form(example, scored):
     works, citations, _ = example
     work, doi = scored.drop_nulls("doi").filter(pl.col("n") > 0).select("work_id", "doi").row(0)
     forms = [work, np.int64(work), str(work), f"W{work}", f"w{work}", f"https://openalex.org/W{work}", doi, doi.upper()]
-    forms += [f"doi:{doi}", f"https://doi.org/{doi}", f" http://dx.doi.org/{doi}. "]
+    forms += [f"doi:{doi}", f"https://doi.org/{doi}", f" http://dx.doi.org/{doi}. ", f"https://example.org/full/{doi}"]
     assert {ssd.explain(form, works, citations).scores["work_id"].item() for form in forms} == {work}
 
 
@@ -209,8 +212,9 @@ def test_citers_that_do_not_count_are_told_with_the_reason():
     )
 
 
-def test_self_citations_are_those_of_the_independent_index(example, scored):
+def test_self_citations_are_those_of_the_independent_index(example, scored, tmp_path):
     works, citations, _ = example
+    ssd.ingest(ssd.ExampleConfig(), tmp_path / "ex", cache_dir=tmp_path, keep_authors=True)
     authors = ssd.scan_authors(ssd.ExampleConfig()).collect()
     expected = compute_independent_cd_index(works, citations, authors).collect().sort("work_id")
     names = ["n_self_citers", "independent_cd_index"]
@@ -220,6 +224,9 @@ def test_self_citations_are_those_of_the_independent_index(example, scored):
         found = ssd.explain(work, works, citations, authors=authors)
         assert found.scores.select(names).row(0) == expected.filter(work_id=work).select(names).row(0)
         assert found.citers["is_self_citation"].sum() == (found.scores["n_self_citers"].item() or 0)
+        kept = ssd.explain(work, tmp_path / "ex")  # a corpus that keeps authors needs no frame of them
+        assert kept.text == found.text
+        assert kept.citers["is_self_citation"].to_list() == found.citers["is_self_citation"].to_list()
 
 
 def test_venue_pairs_give_the_quantiles_of_atypicality(example, tmp_path):
