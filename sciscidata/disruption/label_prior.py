@@ -106,7 +106,7 @@ def find_label_prior(scores: AnyFrame) -> LabelPrior:
     Raises:
         SchemaMismatchError: if a column is missing or has another type.
         NotEnoughWorksError: if fewer than 100 works have an index and one to eight citers.
-        WorkIdError: if a work is there twice.
+        WorkIdError: if a work is there twice in a DataFrame. A LazyFrame is not looked at, since it would run twice.
 
     Source: this project's. See docs/measures/label_confidence.md.
 
@@ -118,7 +118,8 @@ def find_label_prior(scores: AnyFrame) -> LabelPrior:
         0.107
     """
     frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="find_label_prior", columns=COUNTS)
-    require_one_row_per_work(frame, "find_label_prior")
+    if not isinstance(scores, pl.LazyFrame):
+        require_one_row_per_work(frame, "find_label_prior")
     counts = count_citers(frame)
     works = n_works(counts)
     if works < FEWEST_WORKS:

@@ -294,7 +294,7 @@ def _add_up(
         raise ConfigError("there is nothing to show. Name a label, a score, or both.")
     needed = {by: EXAMPLE[YEAR if stage == "plot_by_year" else _FIELD]}
     labelled = require_columns(labelled, needed, frame_name="the frame", stage=stage)
-    require_one_row_per_work(labelled, stage)
+    require_one_row_per_work(labelled, stage, within=by)
     values = {"label": (label, "share"), "score": (score, "mean")}
     choices = {name: choose_value(labelled, y, stat, population) for name, (y, stat) in values.items()}
     marks = [mark for name, choice in choices.items() for mark in choice.marks(name)]

@@ -201,19 +201,22 @@ def require_one_row_each(work_ids: pl.Series, stage: str) -> None:
         )
 
 
-def require_one_row_per_work(frame: AnyFrame, stage: str) -> None:
+def require_one_row_per_work(frame: AnyFrame, stage: str, within: str | None = None) -> None:
     """Raise WorkIdError if a frame that is summed up repeats a work, by the first column of UNITS that it has.
 
-    One pass. Of many works it looks at those whose hash is a multiple of a number, so memory has a bound.
+    ``within``: a column of groups. A work may then be in several, once in each. One pass. Of many works it looks at
+    those whose hash is a multiple of a number, so memory has a bound.
     """
     rows = to_lazy(frame, "the frame", stage)
     columns = rows.collect_schema().names()
     unit = next((name for name in UNITS if name in columns), None)
     if unit is None:
         return
-    seen, one_of = rows.select(unit).head(0).collect()[unit], 1
-    for batch in rows.select(pl.col(unit).drop_nulls()).collect_batches(maintain_order=False, engine="streaming"):
-        seen = pl.concat([seen, batch[unit].filter(batch[unit].hash() % one_of == 0)])
+    key = pl.col(unit) if within is None else pl.struct(unit, within)
+    keys = rows.filter(pl.col(unit).is_not_null()).select(key.alias("key"))
+    seen, one_of = keys.head(0).collect()["key"], 1
+    for batch in keys.collect_batches(maintain_order=False, engine="streaming"):
+        seen = pl.concat([seen, batch["key"].filter(batch["key"].hash() % one_of == 0)])
         if len(seen) > _MOST_SEEN and seen.is_duplicated().any():
             break
         while len(seen) > _MOST_SEEN:
@@ -221,6 +224,7 @@ def require_one_row_per_work(frame: AnyFrame, stage: str) -> None:
             seen = seen.filter(seen.hash() % one_of == 0)
     repeated = seen.filter(seen.is_duplicated())
     if len(repeated):
+        repeated = repeated if within is None else repeated.struct.field(unit)
         raise WorkIdError(
             f"{stage}: {unit} {repeated.sort()[0]!r} occurs more than once, needs one row per work. Keep one row each: "
             f"frame.unique({unit!r}). Or leave out the column if each row is to count. measure_by and plot_by take "

@@ -225,11 +225,14 @@ def test_a_work_that_is_there_twice_is_refused_once_for_all(reviews):
             twice.lazy(),
             twice.select("work_id", pl.exclude("work_id")).rename({"work_id": "openalex_id"}),
         ):
+            if draw is ssd.indicators.find_label_prior and isinstance(frame, pl.LazyFrame):
+                continue  # it would be computed twice
             with pytest.raises(WorkIdError, match=r"_id \d+ occurs more than once, needs one row per work"):
                 draw(frame)
     with pytest.raises(WorkIdError, match=r"frame\.unique\('work_id'\)"):
         plot_by_field(twice)
     plot_by_field(twice.drop("work_id"))
+    plot_by_field(pl.concat([works, works.with_columns(primary_field=pl.lit("Art"))]))  # each work in both fields
 
 
 def test_a_repeated_work_is_found_among_many():

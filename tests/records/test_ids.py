@@ -101,7 +101,11 @@ def test_the_hash_is_the_published_one(text, digest):
         assert number_ids(pl.Series([text])).item() == 2**62 + (digest >> 2)
 
 
-@given(st.lists(TEXTS.filter(str.isprintable), max_size=20), st.sampled_from("WS"))
+#: Texts that hold one id: no list of several.
+ONE = TEXTS.filter(lambda text: text.isprintable() and not re.fullmatch(r"\s*(\[.*\]|\{.*\}|c?\(.*\))\s*", text))
+
+
+@given(st.lists(ONE, max_size=20), st.sampled_from("WS"))
 def test_numbers_are_those_of_the_rule_in_plain_python(texts, letter):
     assert number_ids(pl.Series("id", texts, pl.String), letter).to_list() == [number(text, letter) for text in texts]
 
