@@ -32,7 +32,7 @@ from sciscidata.plots.figure import (
     write_share,
 )
 from sciscidata.plots.measure import Stat, add_up, choose_value, estimate, read_values, refuse_nothing
-from sciscidata.records.ids import require_one_row_per_work
+from sciscidata.records.ids import warn_of_repeated_works
 from sciscidata.records.last_year_of_data import count_years, find_last_year
 from sciscidata.release.read import Release
 from sciscidata.schemas import EXAMPLE, require_columns
@@ -83,7 +83,6 @@ def plot_by_year(
     Raises:
         EmptyInputError: there is nothing to draw, such as a column of nulls.
         SchemaMismatchError: a column is missing or mistyped.
-        WorkIdError: the column of ids that ``measure_by`` takes repeats a work.
 
     Example:
         >>> works = pl.DataFrame({
@@ -145,7 +144,6 @@ def plot_by_field(
     Raises:
         EmptyInputError: there is nothing to draw, such as a column of nulls.
         SchemaMismatchError: a column is missing or mistyped.
-        WorkIdError: the column of ids that ``measure_by`` takes repeats a work.
 
     Example:
         >>> works = pl.DataFrame({
@@ -176,7 +174,6 @@ def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
     Raises:
         EmptyInputError: ``publication_year`` is null in all rows.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
-        WorkIdError: the column of ids that ``measure_by`` takes repeats a work.
 
     Example:
         >>> works = pl.DataFrame({"publication_year": [2000, 2000, 2001], "primary_field": ["Law", None, "Law"]},
@@ -205,7 +202,6 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
     Raises:
         EmptyInputError: ``publication_year`` is null in all rows.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
-        WorkIdError: the column of ids that ``measure_by`` takes repeats a work.
 
     Example:
         >>> works = pl.DataFrame({"publication_year": [2000, 2000, 2001]}, schema={"publication_year": pl.Int32})
@@ -224,7 +220,7 @@ def _plot_counts(frames: Mapping[str, AnyFrame], stage: str, look: Look) -> Figu
         require_columns(frame, EXAMPLE, frame_name=name, stage=stage, columns=[YEAR]) for name, frame in frames.items()
     ]
     for frame in works:
-        require_one_row_per_work(frame, stage)
+        warn_of_repeated_works(frame, stage)
     totals = [int(frame.select(pl.len()).collect(engine="streaming").item()) for frame in works]
     by_year, by_field = [count_years(frame) for frame in works], [_count_fields(frame) for frame in works]
     for frame, counts in zip(works, by_year, strict=True):
@@ -294,7 +290,7 @@ def _add_up(
         raise ConfigError("there is nothing to show. Name a label, a score, or both.")
     needed = {by: EXAMPLE[YEAR if stage == "plot_by_year" else _FIELD]}
     labelled = require_columns(labelled, needed, frame_name="the frame", stage=stage)
-    require_one_row_per_work(labelled, stage, within=by)
+    warn_of_repeated_works(labelled, stage, within=by)
     values = {"label": (label, "share"), "score": (score, "mean")}
     choices = {name: choose_value(labelled, y, stat, population) for name, (y, stat) in values.items()}
     marks = [mark for name, choice in choices.items() for mark in choice.marks(name)]

@@ -38,7 +38,7 @@ from sciscidata.plots.figure import (
 )
 from sciscidata.plots.labels import draw_classes
 from sciscidata.plots.measure import add_up, collect_some, estimate, refuse_nothing
-from sciscidata.records.ids import ORIGINAL_ID, require_one_row_per_work
+from sciscidata.records.ids import ORIGINAL_ID, warn_of_repeated_works
 from sciscidata.schemas import CD_SCORES, CD_SWEEP, require_columns
 from sciscidata.terminal.messages import counted
 
@@ -129,7 +129,7 @@ def _read_index(
 ) -> tuple[pl.LazyFrame, LeftOut]:
     """Read columns of the works that count."""
     read = require_columns(frame, schema, frame_name="the frame", stage=stage, columns=columns)
-    require_one_row_per_work(read, stage)
+    warn_of_repeated_works(read, stage)
     read, left_out = choose_population(read, "cd_index", population, stage)
     return read.select(pl.col(columns).fill_nan(None)), left_out
 

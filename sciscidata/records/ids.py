@@ -6,6 +6,7 @@ for missing values stand here, too; those for DOIs in ``dois.py``.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -22,11 +23,17 @@ from sciscidata.frames import EXACT, AnyFrame, to_lazy
 from sciscidata.records.dois import BLANKS, CHANGED_DOIS, PLAIN_START, read_dois
 from sciscidata.terminal.messages import counted, shorten
 
+logger = logging.getLogger(__name__)
+
 #: The column of WORKS and of scores that holds the ids of the source itself, where they are not OpenAlex's.
 ORIGINAL_ID: Final = "original_id"
 #: The columns that tell works apart, the first one that a frame has.
 UNITS: Final = ("work_id", ORIGINAL_ID, "openalex_id")
 _MOST_SEEN: Final = 1 << 20  # ids that are compared at once
+_ONE_ROW: Final = (
+    "Keep one row each, as frame.unique('work_id') does. Or leave out the column if each row is to count. measure_by "
+    "and plot_by take repeated works."
+)
 #: The first number of an id that is a text of its own.
 TEXTS_FROM: Final = 1 << 62
 #: Texts that stand for a missing value, as R, SQL, pandas and Python write it; "na" is a language.
@@ -201,8 +208,20 @@ def require_one_row_each(work_ids: pl.Series, stage: str) -> None:
         )
 
 
-def require_one_row_per_work(frame: AnyFrame, stage: str, within: str | None = None) -> None:
-    """Raise WorkIdError if a frame that is summed up repeats a work, by the first column of UNITS that it has.
+def require_one_row_per_work(frame: AnyFrame, stage: str) -> None:
+    """Raise WorkIdError if a frame that is summed up repeats a work, by the first column of UNITS that it has."""
+    if repeated := _find_repeated(frame, stage, None):
+        raise WorkIdError(f"{repeated}, needs one row per work. {_ONE_ROW}")
+
+
+def warn_of_repeated_works(frame: AnyFrame, stage: str, within: str | None = None) -> None:
+    """Warn if a frame that is drawn repeats a work; ``within``: in a group, since a work may be in several."""
+    if repeated := _find_repeated(frame, stage, within):
+        logger.warning("%s. Each row counts as a work. %s", repeated, _ONE_ROW)
+
+
+def _find_repeated(frame: AnyFrame, stage: str, within: str | None) -> str:
+    """Name a work that occurs more than once, by the first column of UNITS that the frame has; "" if none does.
 
     ``within``: a column of groups. A work may then be in several, once in each. One pass. Of many works it looks at
     those whose hash is a multiple of a number, so memory has a bound.
@@ -211,7 +230,7 @@ def require_one_row_per_work(frame: AnyFrame, stage: str, within: str | None = N
     columns = rows.collect_schema().names()
     unit = next((name for name in UNITS if name in columns), None)
     if unit is None:
-        return
+        return ""
     key = pl.col(unit) if within is None else pl.struct(unit, within)
     keys = rows.filter(pl.col(unit).is_not_null()).select(key.alias("key"))
     seen, one_of = keys.head(0).collect()["key"], 1
@@ -223,13 +242,10 @@ def require_one_row_per_work(frame: AnyFrame, stage: str, within: str | None = N
             one_of *= 2
             seen = seen.filter(seen.hash() % one_of == 0)
     repeated = seen.filter(seen.is_duplicated())
-    if len(repeated):
-        repeated = repeated if within is None else repeated.struct.field(unit)
-        raise WorkIdError(
-            f"{stage}: {unit} {repeated.sort()[0]!r} occurs more than once, needs one row per work. Keep one row each: "
-            f"frame.unique({unit!r}). Or leave out the column if each row is to count. measure_by and plot_by take "
-            "repeated works."
-        )
+    if repeated.is_empty():
+        return ""
+    repeated = repeated if within is None else repeated.struct.field(unit)
+    return f"{stage}: {unit} {repeated.sort()[0]!r} occurs more than once"
 
 
 def with_original_ids(scores: pl.LazyFrame, works: pl.LazyFrame) -> pl.LazyFrame:

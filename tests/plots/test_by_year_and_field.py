@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from functools import partial
 
@@ -214,25 +215,24 @@ def test_a_share_of_zero_has_its_place_on_the_axis():
     assert "Hollow: fewer than 30 works. Triangles: beyond the axis." in figure.get_label()
 
 
-def test_a_work_that_is_there_twice_is_refused_once_for_all(reviews):
+def test_a_work_that_is_there_twice_is_named(reviews, caplog):
     works = reviews.with_columns(primary_field=pl.lit("Law"))
     twice = pl.concat([works, works.head(1)])
-    draws = [plot_by_year, plot_by_field, plot_works, plot_disruption, partial(plot_drawn, works)]
-    for draw in [*draws, ssd.indicators.find_noise_effect, ssd.indicators.find_label_prior]:
-        draw(works)
-        for frame in (
-            twice,
-            twice.lazy(),
-            twice.select("work_id", pl.exclude("work_id")).rename({"work_id": "openalex_id"}),
-        ):
-            if draw is ssd.indicators.find_label_prior and isinstance(frame, pl.LazyFrame):
-                continue  # it would be computed twice
-            with pytest.raises(WorkIdError, match=r"_id \d+ occurs more than once, needs one row per work"):
-                draw(frame)
-    with pytest.raises(WorkIdError, match=r"frame\.unique\('work_id'\)"):
-        plot_by_field(twice)
-    plot_by_field(twice.drop("work_id"))
+    for sum_up in (ssd.indicators.find_noise_effect, ssd.indicators.find_label_prior):
+        sum_up(works)
+        with pytest.raises(WorkIdError, match=r"work_id \d+ occurs more than once, needs one row per work"):
+            sum_up(twice)
+    of_a_release = twice.select("work_id", pl.exclude("work_id")).rename({"work_id": "openalex_id"})
+    for draw in (plot_by_year, plot_by_field, plot_works, plot_disruption, partial(plot_drawn, works)):
+        for frame, n in ((works, 0), (twice.drop("work_id"), 0), (twice, 1), (twice.lazy(), 1), (of_a_release, 1)):
+            caplog.clear()
+            draw(frame)
+            said = [one for one in caplog.messages if re.search(r"_id \d+ occurs more than once", one)]
+            assert len(said) == n
+            assert all("Each row counts as a work." in one for one in said)
+    caplog.clear()
     plot_by_field(pl.concat([works, works.with_columns(primary_field=pl.lit("Art"))]))  # each work in both fields
+    assert "more than once" not in caplog.text
 
 
 def test_a_repeated_work_is_found_among_many():
