@@ -15,13 +15,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import Int64Array
-from sciscidata._support.parallel import run_all
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import compute_cd_index, score_graph
 from sciscidata.disruption.label_prior import SHIPPED, LabelPrior, choose_prior
 from sciscidata.disruption.windows import close_windows, find_open_in_fields, last_year_of
 from sciscidata.eligibility import count_references
+from sciscidata.explanation.neighbourhood import facts_of, find_citers, find_places
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.judged import WINDOW_COMPLETE
 from sciscidata.novelty.atypicality import join_atypicality
@@ -37,7 +36,6 @@ logger = logging.getLogger(__name__)
 FACTS: Final = ("work_id", "doi", "title", "publication_year", "cited_by_count", "primary_field")
 _OF_VENUES: Final = ("work_id", "publication_year", "source_id", "source_name")
 _NEAR: Final = ("work_id", "publication_year")
-_REFS_AT_ONCE: Final = 1 << 24
 
 
 class ScoredIds(NamedTuple):
@@ -152,70 +150,27 @@ def _find_gone(citations: pl.LazyFrame, listed: ListedIds, found: pl.Series) -> 
 def score_graph_ids(graph: CitationGraph, listed: ListedIds, rules: Rules, n_threads: int | None = None) -> ScoredIds:
     """Score the listed works of a graph, of which only ids, years and references are known."""
     asked = listed.rows["work_id"].drop_nulls().unique().sort()
-    places = _find_places(graph, asked.to_numpy())
+    places = find_places(graph, asked.to_numpy())
     is_known = (places >= 0) & (places < graph.n_known)
     wanted = np.sort(places[is_known])
     gone = frozenset(asked.filter(pl.Series(places >= graph.n_known)).to_list())
-    n_references = np.diff(graph.ref_offsets)[wanted]
-    cited = np.zeros(graph.n_works, np.bool_)
-    cited[wanted] = True
-    for place in wanted.tolist():
-        cited[graph.refs[graph.ref_offsets[place] : graph.ref_offsets[place + 1]]] = True
-    near = _edges_to(graph, cited, n_threads or pl.thread_pool_size())
-    own = [(place, ref) for place in wanted.tolist() for ref in _references(graph, place).tolist()]
-    edges = np.concatenate([near, np.array(own, np.int64).reshape(-1, 2)])
-    nodes = np.unique(np.concatenate([wanted, edges.ravel()]))
-    years = pl.DataFrame(
-        {"work_id": graph.work_ids[nodes], "publication_year": _years_of(graph, nodes)},
-        schema={name: WORKS[name] for name in _NEAR},
-    ).filter(pl.Series(nodes < graph.n_known))
-    ids = graph.work_ids[edges]
-    citations = pl.DataFrame({"citing_id": ids[:, 0], "cited_id": ids[:, 1]}, schema=CITATIONS).unique()
+    places_of = [graph.refs[slice(*graph.ref_offsets[place : place + 2].tolist())] for place in wanted.tolist()]
+    n_references = np.array([refs.size for refs in places_of], np.uint32)
+    references = np.concatenate([np.empty(0, np.int32), *places_of])
+    targets = np.unique(np.concatenate([wanted.astype(np.int32), references]))
+    citing, which = find_citers(graph, targets, n_threads or pl.thread_pool_size())
+    ends = np.concatenate([citing, np.repeat(wanted, n_references)]), np.concatenate([targets[which], references])
+    nodes = np.unique(np.concatenate([wanted, *ends])).astype(np.int64)
+    nodes_with_row = nodes[nodes < graph.n_known]
+    years = facts_of(graph, nodes_with_row, graph.work_ids[nodes_with_row]).select(_NEAR)
+    citations = pl.DataFrame(dict(zip(CITATIONS, (graph.work_ids[end] for end in ends), strict=True)), CITATIONS)
+    citations = citations.unique()
     facts = years.filter(pl.col("work_id").is_in(pl.Series(graph.work_ids[wanted]).implode()))
     facts = facts.with_columns(pl.lit(None, WORKS[name]).alias(name) for name in FACTS if name not in _NEAR)
     scores = score_small(years, citations, facts["work_id"], rules.cd)
     scores = mark_open(scores, facts, rules.cd, last_year_of(graph))
     scores = with_novelty(scores, pl.LazyFrame(schema=WORKS), pl.LazyFrame(schema=CITATIONS), rules)
-    counts = pl.DataFrame({"work_id": graph.work_ids[wanted], "n_references": n_references.astype(np.uint32)})
+    counts = pl.DataFrame({"work_id": graph.work_ids[wanted], "n_references": n_references})
     found = facts.join(scores, on="work_id", how="left").join(counts, on="work_id", how="left")
     prior = rules.prior or SHIPPED
     return ScoredIds(found, prior, "shipped" if prior is SHIPPED else "given", gone)
-
-
-def _references(graph: CitationGraph, place: int) -> np.ndarray:
-    return graph.refs[graph.ref_offsets[place] : graph.ref_offsets[place + 1]]
-
-
-def _find_places(graph: CitationGraph, ids: Int64Array) -> Int64Array:
-    """Return the index of each id in a graph, -1 where it has none. Ids ascend within a year, or within a day."""
-    offsets = graph.year_offsets if graph.days is None or graph.day_offsets is None else graph.day_offsets
-    edges = np.unique([*offsets.tolist(), graph.n_known, graph.n_works])
-    found = np.full(ids.size, -1, np.int64)
-    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        places = low + np.searchsorted(graph.work_ids[low:high], ids)
-        inside = np.minimum(places, high - 1)
-        found = np.where((graph.work_ids[inside] == ids) & (found < 0), inside, found)
-    return found
-
-
-def _years_of(graph: CitationGraph, places: Int64Array) -> pl.Series:
-    """Return the year of each index, null where it has none."""
-    slots = np.searchsorted(graph.year_offsets, places, side="right") - 1
-    is_dated = places < graph.n_dated
-    years = graph.years[np.where(is_dated, slots, 0)] if graph.years.size else np.zeros(places.size, np.int32)
-    return pl.Series(years.astype(np.int32)).set(pl.Series(~is_dated), None)
-
-
-def _edges_to(graph: CitationGraph, cited: np.ndarray, n_threads: int) -> Int64Array:
-    """Return (citing, cited) of all citations of marked works, by one pass over the references of all works."""
-    starts = [*range(0, graph.n_citations, _REFS_AT_ONCE)]
-    parts: dict[int, Int64Array] = {}
-
-    def look(start: int) -> None:
-        refs = graph.refs[start : start + _REFS_AT_ONCE]
-        at = np.flatnonzero(np.take(cited, refs))
-        citing = np.searchsorted(graph.ref_offsets, at + start, side="right") - 1
-        parts[start] = np.stack([citing, refs[at].astype(np.int64)], axis=1)
-
-    run_all(look, starts, n_threads)
-    return np.concatenate([np.empty((0, 2), np.int64), *(parts[start] for start in starts)])

@@ -96,24 +96,24 @@ def read_facts(works: pl.LazyFrame, work_ids: pl.Series) -> pl.DataFrame:
 
 def is_known(graph: CitationGraph, work_id: int) -> bool:
     """Whether a work of a graph has a row in WORKS."""
-    at = _look_up(graph, work_id)
-    return at is not None and at < graph.n_known
+    return 0 <= find_places(graph, np.array([work_id]))[0] < graph.n_known
 
 
-def _look_up(graph: CitationGraph, work_id: int) -> int | None:
+def find_places(graph: CitationGraph, ids: Int64Array) -> Int64Array:
+    """Return the index of each id in a graph, -1 where it has none."""
     offsets = graph.year_offsets if graph.day_offsets is None else graph.day_offsets
-    cuts = [*offsets.tolist(), graph.n_known, graph.n_works]
-    for low, high in pairwise(cuts):  # ids ascend within each
-        at = low + int(np.searchsorted(graph.work_ids[low:high], work_id))
-        if at < high and int(graph.work_ids[at]) == work_id:
-            return at
-    return None
+    places = np.full(ids.size, -1, np.int64)
+    for low, high in pairwise(np.unique([*offsets.tolist(), graph.n_known, graph.n_works]).tolist()):
+        at = low + np.searchsorted(graph.work_ids[low:high], ids)  # ids ascend within each
+        at = np.minimum(at, high - 1)
+        places = np.where((places < 0) & (graph.work_ids[at] == ids), at, places)
+    return places
 
 
 def cut_from_graph(graph: CitationGraph, work_id: int, n_threads: int | None = None) -> Neighbourhood:
     """Cut a work and the citations around it out of a graph. A graph on disk needs no memory but for these."""
-    focal = _look_up(graph, work_id)
-    if focal is None:
+    focal = int(find_places(graph, np.array([work_id]))[0])
+    if focal < 0:
         raise WorkIdError(f"explain: the graph has no work {work_id}. Check the id.")
     begin, end = graph.ref_offsets[[focal, focal + 1]].tolist()
     if not 0 <= begin <= end <= graph.n_citations:
@@ -122,7 +122,7 @@ def cut_from_graph(graph: CitationGraph, work_id: int, n_threads: int | None = N
     targets = np.unique(np.append(references, np.int32(focal)))
     if targets[0] < 0 or targets[-1] >= graph.n_works:
         raise _damage(graph)
-    citing, which = _find_citers(graph, targets, n_threads or pl.thread_pool_size())
+    citing, which = find_citers(graph, targets, n_threads or pl.thread_pool_size())
     is_other = citing != focal
     citing, cited = citing[is_other], targets[which[is_other]]
     places = np.unique(np.concatenate([targets.astype(np.int64), citing]))
@@ -133,12 +133,12 @@ def cut_from_graph(graph: CitationGraph, work_id: int, n_threads: int | None = N
 
     links = pl.DataFrame({"citing_id": ids_of(citing), "cited_id": ids_of(cited)}).sort("citing_id", "cited_id")
     has_row = places < graph.n_known
-    facts = _facts_of(graph, places[has_row], ids[has_row])
+    facts = facts_of(graph, places[has_row], ids[has_row])
     refs = pl.Series("cited_id", ids_of(references)).sort()
     return Neighbourhood(work_id, facts, refs, links, last_year_of(graph))
 
 
-def _facts_of(graph: CitationGraph, places: Int64Array, ids: Int64Array) -> pl.DataFrame:
+def facts_of(graph: CitationGraph, places: Int64Array, ids: Int64Array) -> pl.DataFrame:
     """Return work_id and publication_year of some works of a graph, and publication_date if it is by dates."""
     columns: dict[str, pl.Series] = {"work_id": pl.Series(ids, dtype=pl.Int64)}
     is_dated = pl.Series(places < graph.n_dated)
@@ -154,7 +154,7 @@ def _facts_of(graph: CitationGraph, places: Int64Array, ids: Int64Array) -> pl.D
     return pl.DataFrame(columns).sort("work_id")
 
 
-def _find_citers(graph: CitationGraph, targets: Int32Array, n_threads: int) -> tuple[Int64Array, AnyArray]:
+def find_citers(graph: CitationGraph, targets: Int32Array, n_threads: int) -> tuple[Int64Array, AnyArray]:
     """Return who cites one of some works, by index, and the place of the cited one in ``targets``."""
     n = int((graph.citer_offsets[targets + 1] - graph.citer_offsets[targets]).sum())
     if not 0 <= n <= graph.n_citations:
@@ -162,11 +162,13 @@ def _find_citers(graph: CitationGraph, targets: Int32Array, n_threads: int) -> t
     file = _file_of(graph.refs)
     if file is not None and (listed := read_citers(graph, targets)) is not None:
         which = np.repeat(np.arange(targets.size), [one.size for one in listed])
-        return np.concatenate(listed).astype(np.int64), which
+        return np.concatenate([np.empty(0, np.int32), *listed]).astype(np.int64), which
     from sciscidata.explanation._scan_kernels import find_citations  # numba takes a while to import
 
-    is_likely = np.zeros(_LIKELY, np.uint8)
-    is_likely[targets & (_LIKELY - 1)] = 1
+    # Of many works, an eighth of it is marked at most, or each work of the graph has its own.
+    size = max(_LIKELY, 1 << min((8 * targets.size).bit_length(), graph.n_works.bit_length()))
+    is_likely = np.zeros(size, np.uint8)
+    is_likely[targets & (size - 1)] = 1
 
     def look(share: tuple[int, int]) -> tuple[Int64Array, AnyArray]:
         places, which, n_found = np.empty(n, np.int64), np.empty(n, np.int32), 0

@@ -212,7 +212,7 @@ def test_a_file_that_holds_no_work_is_an_error(run, tmp_path):
         (["build", "--api-key", "half", "SECRET"], "there is a value after the last flag that takes one"),
         (
             ["--api-key", "SECRET", "build"],
-            "build, background, ingest, graph, cd, null-cd, sweep, novelty, tasks, export, verify, describe",
+            "build, background, ingest, graph, cd, null-cd, sweep, novelty, tasks, export, score, verify, describe",
         ),
         (["--api-key=SECRET", "build"], "the first word needs to be one of build, "),
     ],

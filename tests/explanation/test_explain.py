@@ -47,7 +47,10 @@ def scored(example) -> pl.DataFrame:
 @given(years_of_works, edge_lists, configs(), windows | until)
 @settings(max_examples=15)
 def test_every_option_and_window_counts_as_for_all_works(years, edges, config, further):
-    more = (further,) if further != config.window_years and (further or config.window_from == "focal") else ()
+    fits = config.window_from == "focal" or isinstance(
+        further, int
+    )  # each citation has its own window, or one ends all
+    more = (further,) if fits and further != config.window_years else ()
     config = dataclasses.replace(config, windows=more, family=False)
     given = frames(years, edges)
     expected = scores_of(*given, config)
