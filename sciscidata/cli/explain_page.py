@@ -13,7 +13,7 @@ from sciscidata.cli.summary import Part, print_lines, printed, shown
 from sciscidata.config import BuildConfig
 from sciscidata.disruption.config import CDConfig
 from sciscidata.explanation.explain import explain
-from sciscidata.explanation.explanation import Explanation, show
+from sciscidata.explanation.explanation import NOTES, Explanation, show
 from sciscidata.explanation.prior_of_corpus import read_prior
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
@@ -74,10 +74,12 @@ def explain_path(
 def _print(found: Explanation) -> Iterator[Part]:
     """Print the sentences, and the beginning of every table."""
     yield from found.text.splitlines()
-    for _, heading, rows in found.tables():
+    for name, heading, rows in found.tables():
         more = f", the first {_ROWS}" if rows.height > _ROWS else ""
         yield ""
         yield f"{heading} ({rows.height:,}{more}):"
+        if name in NOTES:
+            yield f"  {NOTES[name]}"
         some = rows.drop(_ONLY_ON_THE_PAGE, strict=False)
         cells = [[shorten(show(cell), _LETTERS) for cell in row] for row in some.head(_ROWS).iter_rows()]
         yield from (f"  {line}" for line in align_columns([some.columns, *cells]))

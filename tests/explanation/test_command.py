@@ -33,6 +33,7 @@ def test_sentences_and_the_first_rows_of_every_table_are_printed(run, world, wor
     status, out, _ = run("explain", str(folder), f"W{work}")
     assert status == 0
     assert out.startswith(f"{ssd.explain(work, folder)}\n\nCiters that count (")
+    assert "\n  class i cites none of its references, class j at least one" in out
     for heading in ("What it cites", "Works that cite only", "Other windows and conventions", "What would turn"):
         assert f"\n{heading}" in out
     assert max(map(len, out.split("Citers that count")[1].splitlines())) < 140
@@ -106,6 +107,7 @@ def test_the_page_needs_no_network_and_replaces_pages_only(run, world, work, tmp
     assert out.endswith(f"page: work.html ({len(page.encode()):,} bytes)\n")
     assert "data:image/png;base64," in page
     assert "default-src 'none'" in page
+    assert "class i cites none of its references" in Page(page).text
     found = ssd.explain(work, folder)
     shown = [row[0] for row in Page(page).rows]
     assert {str(one) for one in found.citers["work_id"]} <= {*shown}
