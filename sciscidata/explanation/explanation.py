@@ -43,7 +43,8 @@ class Explanation:
             ``authors`` n_self_citers and independent_cd_index, with ``novelty`` those of ``compute_atypicality``.
         citers: the works of n_i and n_j: work_id, title, publication_year, class ("i" or "j"), n_shared, shared (ids of
             the references that it cites too); with ``authors`` is_self_citation.
-        references: what the work cites: work_id, title, publication_year, n_citers (how many of ``citers`` cite it).
+        references: what the work cites: work_id, title, publication_year, n_citers (how many of ``citers`` cite it),
+            the most first.
         citers_of_references: the first works of n_k: work_id, title, publication_year, n_shared, shared.
         by_year: publication_year, class ("i", "j" or "k"), works: how many are counted, all of n_k among them.
         conventions: convention ("this", or a name of ``CDConfig.compat``), window, n_i, n_j, n_k, cd_index,
