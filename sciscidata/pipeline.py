@@ -104,9 +104,18 @@ def _choose_listed(config: BuildConfig, listed: ListedIds | None, source: Citati
     if listed is None:
         return config
     if not isinstance(source, Ask):  # which looks them up itself
+        n_ids = listed.rows.height
         listed = listed.among(source.texts.works if isinstance(source, Scores) else source.works)
         n = int(listed.stated["works"])
-        logger.log(logging.INFO if n else logging.WARNING, "%s of the source are in the list", counted(n, "work"))
+        wanted = sum(config.split.sizes.values())
+        # Texts without scores, and own labels, draw fewer works where fewer are there.
+        if n < (wanted if isinstance(source, Citations) and config.label is None else 1):
+            raise NotEnoughWorksError(
+                f"BuildConfig.ids is {str(config.ids)!r}, of whose {counted(n_ids, 'id')} the source has "
+                f"{counted(n, 'work')}, and {wanted:,} are to be drawn. Give a longer list, a larger source or a "
+                "smaller draw (SplitConfig.n_train, SplitConfig.n_test)."
+            )
+        logger.info("%s of the source are in the list", counted(n, "work"))
     return replace(config, eligibility=replace(config.eligibility, listed=listed))
 
 

@@ -39,10 +39,14 @@ def describe_plan(config: BuildConfig) -> list[str]:
     else:
         reading = kind.measure(config.source)
         of_list: list[str] = []
-        if listed is not None and reading.columns is not None:
-            n_listed = int(listed.among(reading.columns).stated["works"])
-            reading = reading._replace(works=n_listed)
-            of_list = [f"of the {listed.rows.height:,} ids: {counted(n_listed, 'work')} of the source"]
+        if listed is not None:
+            n_listed, of = listed.rows.height, "not looked up here; classes and time are those of all works"
+            if reading.columns is not None:
+                n_listed = int(listed.among(reading.columns).stated["works"])
+                reading, of = reading._replace(works=n_listed), f"{counted(n_listed, 'work')} of the source"
+            of_list = [f"of the {counted(listed.rows.height, 'id')}: {of}"]
+            if n_listed < (wanted := sum(config.split.sizes.values())):
+                of_list.append(f"too few works in the list: {n_listed:,} at most, {wanted:,} wanted")
         n_chosen, remarks = _count_chosen(config, reading.columns)
         classes = _describe_classes(config, reading if n_chosen is None else reading._replace(works=n_chosen))
         lines = [f"would read: {reading.name}", *of_list, *remarks, *classes, f"time: {_describe_time(reading)}"]

@@ -12,9 +12,9 @@ from sciscidata.cli.page import draw_into_page, write_page
 from sciscidata.cli.summary import Part, print_lines, printed, shown
 from sciscidata.config import BuildConfig
 from sciscidata.disruption.config import CDConfig
-from sciscidata.disruption.label_prior import LabelPrior
 from sciscidata.explanation.explain import explain
-from sciscidata.explanation.explanation import Explanation, show
+from sciscidata.explanation.explanation import NOTES, Explanation, show
+from sciscidata.explanation.prior_of_corpus import read_prior
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.storage import check_file
@@ -43,7 +43,8 @@ def explain_path(
         path: a corpus, a graph or a release.
         work: the work.
         config: convention, thresholds and background.
-        scores: file of `sciscidata cd` of the same corpus, whose works say how sure the label is. None: other works.
+        scores: file of `sciscidata cd` of the same corpus, whose works say how sure the label is. None: the corpus
+            itself, if it is small, else other works.
         pairs: explain atypicality too, by venue pairs. Without --background this reads all works of the same year.
         html: file of HTML to write, with a picture and up to 1,000 rows of every table. None: no page.
         overwrite: replace a file that is no page of this command.
@@ -57,7 +58,7 @@ def explain_path(
         path,
         config=None if config.cd == CDConfig() else config.cd,
         thresholds=None if config.thresholds == LabelThresholds() else config.thresholds,
-        prior=None if scores is None else LabelPrior.of_file(scores),
+        prior=None if scores is None else read_prior(scores, path),
         novelty=NoveltyConfig() if pairs or config.background is not None else None,
         background=config.background,
     )
@@ -73,10 +74,12 @@ def explain_path(
 def _print(found: Explanation) -> Iterator[Part]:
     """Print the sentences, and the beginning of every table."""
     yield from found.text.splitlines()
-    for _, heading, rows in found.tables():
+    for name, heading, rows in found.tables():
         more = f", the first {_ROWS}" if rows.height > _ROWS else ""
         yield ""
         yield f"{heading} ({rows.height:,}{more}):"
+        if name in NOTES:
+            yield f"  {NOTES[name]}"
         some = rows.drop(_ONLY_ON_THE_PAGE, strict=False)
         cells = [[shorten(show(cell), _LETTERS) for cell in row] for row in some.head(_ROWS).iter_rows()]
         yield from (f"  {line}" for line in align_columns([some.columns, *cells]))

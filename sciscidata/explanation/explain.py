@@ -26,6 +26,7 @@ from sciscidata.explanation.explanation import Explanation
 from sciscidata.explanation.neighbourhood import is_open_in_field
 from sciscidata.explanation.open_work import open_work
 from sciscidata.explanation.pairs_of_work import PAIRS_OF_WORK, explain_pairs
+from sciscidata.explanation.prior_of_corpus import find_own_prior
 from sciscidata.explanation.released import explain_released, refuse_with_release
 from sciscidata.explanation.tables import (
     add_certainty,
@@ -72,7 +73,8 @@ def explain(
         citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         config: which convention; ``CDConfig()`` when None.
         thresholds: ``LabelThresholds()`` when None.
-        prior: of ``find_label_prior``, or ``LabelPrior.of_file`` of a file of `sciscidata cd`. None: the shipped one.
+        prior: of ``find_label_prior``, or ``LabelPrior.of_file`` of a file of `sciscidata cd`. None: that of the corpus in
+            a folder of up to 5 million citations, else the shipped one.
         authors: one row per work and author, as ``scan_authors`` gives them: citers that share one are marked. None: those that
             a corpus on disk keeps.
         novelty: the null model of the venue pairs; None: they are left out. It reads all works of the same year.
@@ -94,7 +96,7 @@ def explain(
         >>> citations = pl.DataFrame({"citing_id": [2, 3, 4, 4, 5], "cited_id": [1, 2, 2, 1, 1]})
         >>> found = explain(2, works, citations)
         >>> print(found.text.splitlines()[1])
-        2 later works cite it (2001 to 2005), 1 of them nothing that it built on, 1 also its one reference; 1 work cites only its references: CD 0, neutral.
+        2 later works cite it (2001 to 2005); 1 does not cite its one reference, 1 cites that too; 1 work cites only its references, not it: CD 0, neutral.
         >>> found.citers.select("work_id", "class", "shared").rows()
         [(3, 'i', []), (4, 'j', [1])]
     """  # noqa: E501 (a printed line)
@@ -115,6 +117,8 @@ def explain(
         refuse_with_release(authors=authors, novelty=novelty, config=None if config == CDConfig() else config)
         return explain_released(work, read_release(works), thresholds, prior)
     around, frames, kept = open_work(work, works, citations, config)
+    if prior is None and isinstance(works, str | Path) and frames is not None:
+        prior = find_own_prior(works, config)
     if novelty is not None and frames is None:
         raise ConfigError(f"{_STAGE}: a graph knows no venues, which novelty needs. Name the corpus.")
     classes = {name: classify(around, config, window) for name, window in config.all_windows.items()}
@@ -136,7 +140,7 @@ def explain(
         *sentences.describe_counts(row, config, cut),
         *sentences.describe_judged(row, around.last_year),
         *sentences.describe_outside({} if classes[""] is None else count_outside(around, config, found)),
-        *sentences.describe_certainty(row, sentences.name_prior(prior)),
+        *sentences.describe_certainty(row, prior),
         *sentences.describe_turns(turns),
         *sentences.describe_conventions(conventions),
     ]

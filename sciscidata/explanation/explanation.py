@@ -20,6 +20,13 @@ _TABLES: Final = {
     "turns": "What would turn the label",
     "venue_pairs": "Venue pairs behind z",
 }
+#: What the columns of a table mean, a line each.
+NOTES: Final = {
+    "citers": "class i cites none of its references, class j at least one; n_shared counts those that it cites too.",
+    "references": "n_citers: how many of the citers cite it too. Without a title: the data have no record of it.",
+    "citers_of_references": "n_shared: how many of its references they cite.",
+    "conventions": "'this' is the convention of the sentences. Labels are by the same cut-offs.",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +43,8 @@ class Explanation:
             ``authors`` n_self_citers and independent_cd_index, with ``novelty`` those of ``compute_atypicality``.
         citers: the works of n_i and n_j: work_id, title, publication_year, class ("i" or "j"), n_shared, shared (ids of
             the references that it cites too); with ``authors`` is_self_citation.
-        references: what the work cites: work_id, title, publication_year, n_citers (how many of ``citers`` cite it).
+        references: what the work cites: work_id, title, publication_year, n_citers (how many of ``citers`` cite it),
+            the most first.
         citers_of_references: the first works of n_k: work_id, title, publication_year, n_shared, shared.
         by_year: publication_year, class ("i", "j" or "k"), works: how many are counted, all of n_k among them.
         conventions: convention ("this", or a name of ``CDConfig.compat``), window, n_i, n_j, n_k, cd_index,
@@ -79,17 +87,22 @@ class Explanation:
     def to_html(self, most: int = _ROWS, picture: str = "") -> str:
         """Write the sentences but the name of the work, a picture, and at most the first rows of every table."""
         lines = "".join(f"<p>{_text(line)}</p>" for line in self.text.splitlines()[1:])
-        return lines + picture + "".join(_table(heading, rows, most) for _, heading, rows in self.tables())
+        return (
+            lines
+            + picture
+            + "".join(_table(heading, NOTES.get(name, ""), rows, most) for name, heading, rows in self.tables())
+        )
 
 
-def _table(heading: str, rows: pl.DataFrame, most: int) -> str:
+def _table(heading: str, note: str, rows: pl.DataFrame, most: int) -> str:
     more = f" (the first {most:,} of {rows.height:,})" if rows.height > most else f" ({rows.height:,})"
     head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in rows.columns)
     body = "".join(
         f"<tr>{''.join(f'<td>{_text(show(cell))}</td>' for cell in row)}</tr>" for row in rows.head(most).iter_rows()
     )
     table = f"<table><tr>{head}</tr>{body}</table>"
-    return f'<h3>{_text(heading + more)}</h3><div class="wide" tabindex="0">{table}</div>'
+    said = f"<p>{_text(note)}</p>" if note else ""
+    return f'<h3>{_text(heading + more)}</h3>{said}<div class="wide" tabindex="0">{table}</div>'
 
 
 def show(value: Any) -> str:  # noqa: ANN401

@@ -56,7 +56,7 @@ def explain_released(
         turns = find_turns(scores, around, cut) if scores["disruption_label"].item() else turns
     lines += sentences.describe_released(scores.row(0, named=True))
     if is_known:
-        lines += sentences.describe_certainty(scores.row(0, named=True), sentences.name_prior(prior))
+        lines += sentences.describe_certainty(scores.row(0, named=True), prior)
         lines += sentences.describe_turns(turns)
     lines.append(
         "A release holds counts only: which papers cite it, and what other conventions say, is not known here. Name "

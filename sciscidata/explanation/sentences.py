@@ -19,6 +19,10 @@ _OUTSIDE: Final = {
     "after": "after its window ends",
     "undated": "in no known year",
 }
+_OTHER_WORKS: Final = (
+    "Both numbers may be far off, since that prior is of other works. Take that of your own: "
+    "`sciscidata cd CORPUS --out cd.parquet`, then `--scores cd.parquet`; in Python prior=find_label_prior(all scores)."
+)
 
 
 def name_work(around: Neighbourhood) -> str:
@@ -26,13 +30,6 @@ def name_work(around: Neighbourhood) -> str:
     original, title, year = (around.fact(name) for name in (ORIGINAL_ID, "title", YEAR))
     name = str(original) if original is not None else f"W{around.work_id}"
     return f"{printable(name)}{f' ({year})' if year is not None else ''}{f': {printable(title)}' if title else ''}"
-
-
-def name_prior(prior: LabelPrior | None) -> str:
-    """Say of which works a prior is."""
-    if prior is None:
-        return "the shipped one, of other works"
-    return f"{counted(prior.works, 'work')} with one to eight citers"
 
 
 def describe_counts(row: dict[str, Any], config: CDConfig, cut: LabelThresholds) -> list[str]:
@@ -53,7 +50,7 @@ def describe_counts(row: dict[str, Any], config: CDConfig, cut: LabelThresholds)
             "CDConfig.zero_references='keep' computes it."
         )
     else:
-        lines.append("So the CD index is undefined.")
+        lines.append("So the CD index is undefined, and it is not judged: no later work cites it or its references.")
     return lines
 
 
@@ -69,16 +66,20 @@ def _describe_labels(cut: LabelThresholds) -> str:
 
 def _describe_citers(n_i: int, n_j: int, n_k: int | None, n_refs: int | None, years: str = "") -> str:
     n = n_i + n_j
-    built = "its one reference" if n_refs == 1 else "at least one of its references"
-    if n_refs is not None and n_refs > 1:
-        built = f"at least one of its {n_refs:,} references"
-    parts = f", {n_i:,} of them nothing that it built on, {n_j:,} also {built}"
+    none, some, do = "none of its references", "at least one of them", ("cites", "cite")
+    if n_refs == 1:
+        none, some = "its one reference", "it"
+    elif n_refs is not None and n_refs > 1:
+        none = f"none of its {n_refs:,} references"
+    without = ("does not cite", "do not cite") if n_refs == 1 else do
+    parts = f"; {counted(n_i, *without)} {none}, {counted(n_j, *do)} {some if n_refs != 1 else 'that too'}"
     if not (n_i and n_j):
-        parts = f" and also {built}" if n_j else " and nothing that it built on" if n_i else ""
+        built = "its one reference" if n_refs == 1 else none.replace("none of", "at least one of")
+        parts = f" and also {built}" if n_j else f" and {'not ' * (n_refs == 1)}{none}" if n_i else ""
     what = counted(n, "later work cites it", "later works cite it") if n else "No later work cites it"
     if n_refs == 0:
-        return f"{what}{years}{parts}; it has no reference on record."
-    others = f"; {counted(n_k, 'work cites', 'works cite')} only its references" if n_k is not None else ""
+        return f"{what}{years}; it has no reference on record."
+    others = f"; {counted(n_k, 'work cites', 'works cite')} only its references, not it" if n_k is not None else ""
     return f"{what}{years}{parts}{others}."
 
 
@@ -125,7 +126,7 @@ def describe_judged(row: dict[str, Any], last_year: int | None) -> list[str]:
     return ["Not judged: no work cites it in the window, so this value says nothing about it."]
 
 
-def describe_certainty(row: dict[str, Any], prior: str) -> list[str]:
+def describe_certainty(row: dict[str, Any], prior: LabelPrior | None) -> list[str]:
     """Say how often the label comes back, and where the index lies, if the work is cited anew."""
     if row["label_confidence"] is None or not row["is_judged"]:
         return []
@@ -135,7 +136,9 @@ def describe_certainty(row: dict[str, Any], prior: str) -> list[str]:
     if row["cd_low"] is not None:
         low, high = (f"{row[end] + 0.0:.2g}" for end in ("cd_low", "cd_high"))  # -0.0 is 0
         lines[0] += f"; of 100 indices, 95 would lie between {low} and {high}"
-    return [f"{lines[0]} (prior: {prior})."]
+    if prior is None:
+        return [f"{lines[0]} (prior: the shipped one, of other works).", _OTHER_WORKS]
+    return [f"{lines[0]} (prior: {counted(prior.works, 'work')} with one to eight citers)."]
 
 
 def describe_turns(turns: pl.DataFrame) -> list[str]:
@@ -158,12 +161,13 @@ def describe_conventions(rows: pl.DataFrame) -> list[str]:
     lines: list[str] = []
     if names:
         said = "; ".join(f"{label} by {', '.join(some)}" for label, some in names.items())
-        lines.append(f"Published conventions: {said}.")
+        lines.append(f"Published conventions, labelled by the same cut-offs: {said}.")
     own = rows.filter(pl.col("convention") == "this").drop_nulls("cd_index")[1:]
     if own.height:
         windows = ", ".join(
-            f"{'all years' if window == 'all' else f'{window} years'} {cd:.2g}"
-            for window, cd in own.select("window", "cd_index").iter_rows()
+            f"{'all years so far' if window == 'all' else f'{window} years'}"
+            f"{': not over yet' if is_over is False else f' {cd:.2g}'}"
+            for window, cd, is_over in own.select("window", "cd_index", WINDOW_COMPLETE).iter_rows()
         )
         lines.append(f"Other windows: {windows}.")
     return lines
@@ -184,7 +188,10 @@ def describe_self_citations(row: dict[str, Any]) -> list[str]:
 def describe_pairs(row: dict[str, Any], pairs: pl.DataFrame) -> list[str]:
     """Say which venue pairs made the two z of a work."""
     if pairs.is_empty() or row.get("z_median") is None:
-        return ["Its atypicality is undefined: fewer than two of its references have a year and a venue that vary."]
+        return [
+            "Its atypicality is undefined. It takes two references with a known year and venue, and a pair of venues "
+            "that could be cited together more or less often by chance."
+        ]
     lines = [f"z of {counted(pairs.height, 'venue pair')}: 10th percentile {row['z_p10']:.3g}, "]
     lines[0] += f"median {row['z_median']:.3g}."
     for role in ("10th percentile", "median"):

@@ -29,11 +29,12 @@ def list_works(rows: pl.DataFrame, around: Neighbourhood, most: int | None = Non
 
 
 def list_references(around: Neighbourhood, found: Classes) -> pl.DataFrame:
-    """List what the work cites, and how many of its citers cite it too."""
+    """List what the work cites, and how many of its citers cite it too, the most first."""
     shared = found.citers.select(cited="shared").explode("cited", empty_as_null=False).drop_nulls()
     counts = shared.group_by("cited").len("n_citers").rename({"cited": "citing_id"})
     rows = pl.DataFrame({"citing_id": around.references}).join(counts, on="citing_id", how="left")
-    return list_works(rows.with_columns(pl.col("n_citers").fill_null(0)), around)
+    listed = list_works(rows.with_columns(pl.col("n_citers").fill_null(0)), around)
+    return listed.sort("n_citers", descending=True, maintain_order=True)
 
 
 def count_years(around: Neighbourhood, found: Classes) -> pl.DataFrame:

@@ -122,7 +122,7 @@ def _lay_out(explanation: Explanation, year: int, counts: pl.DataFrame, mm: tupl
     before, years = explanation.references[_YEAR], counts[_YEAR].to_list()
     return _Place(
         year=year,
-        oldest=min([year - 1, *before.drop_nulls().head(1).to_list()]),
+        oldest=min([year - 1, *before.drop_nulls().to_list()]),
         years=range(min([year + 1, *years]), max(years) + 1),
         mm=mm,
         middle=strip + (0.93 - strip) * share,
@@ -169,7 +169,7 @@ def _draw_citers(
     gap = 1.6 / place.mm[1]
     rooms = {"i": 0.9 - place.middle - gap, "j": place.middle - place.strip - gap}
     of_class = {name: dict(counts.filter(pl.col("class") == name).select(_YEAR, "works").rows()) for name in "ij"}
-    words = {"i": "it alone", "j": "it and its references"}
+    words = {"i": "it, none of its references", "j": "it and its references"}
     heights = {"i": 0.995, "j": place.strip + 0.015}
     for name, colour in list(_COLOURS.items())[:2]:
         text = f"{counted(sum(of_class[name].values()), 'cites', 'cite')} {words[name]}"
@@ -260,7 +260,7 @@ def _draw_others(axes: Axes, counts: pl.DataFrame, place: _Place) -> None:
     if not others:
         return
     total, most = sum(n for _, n in others), max(n for _, n in others)
-    words = f"{counted(total, 'work cites', 'works cite')}\nonly its references"
+    words = f"{counted(total, 'work cites', 'works cite')}\nonly its references,\nnot it"
     axes.text(0.0, place.strip / 2, words, color="#777777", va="center", fontsize=7)
     width, height = place.width_mm / place.mm[0], place.strip * 0.6
     for year, n in others:
@@ -296,6 +296,8 @@ def _draw_ticks(axes: Axes, place: _Place) -> None:
 def _describe(explanation: Explanation, row: Mapping[str, Any]) -> str:
     name = plain(explanation.text.partition("\n")[0].partition(":")[0])
     index = f" CD\u00a0{row['cd_index']:.3g}" if row["cd_index"] is not None else ""
-    label = f", {row['disruption_label']}" if index and row["disruption_label"] else ""
-    counts = f"{row['n_i']:,} cite it alone, {row['n_j']:,} with its references; {row['n_k']:,} cite only these."
+    said = row["disruption_label"] if row["is_judged"] else "not judged"
+    label = f", {said}" if index and said else ""
+    counts = f"{row['n_i']:,} cite it and none of its references, {row['n_j']:,} cite both; "
+    counts += f"{row['n_k']:,} cite only its references."
     return f"What {name} cites, and who cites it: {counts}{index}{label}{'.' if index else ''}"

@@ -160,9 +160,10 @@ def test_a_list_and_a_filter_are_not_both_asked_for(home, population, server):
 
 def test_a_list_of_unknown_works_is_one_clear_error(home, tmp_path, caplog):
     (tmp_path / "none.txt").write_text("10.9999/none\nW1\n")
-    with pytest.raises(NotEnoughWorksError, match=r"the list of BuildConfig\.ids removed most"):
+    with pytest.raises(NotEnoughWorksError, match=r"BuildConfig\.ids is '.*none\.txt', of whose 2 ids .* 0 works"):
         build(BuildConfig(source=ExampleConfig(), ids=tmp_path / "none.txt", out=home / "y", cache_dir=home / "c"))
-    assert "0 works of the source are in the list" in caplog.text
+    assert "build the citation graph" not in caplog.text
+    assert "disruption" not in caplog.text
     with pytest.raises(SciSciDataError, match="does not exist"):
         build(BuildConfig(source=ExampleConfig(), ids=tmp_path / "no.txt", out=home / "y", cache_dir=home / "c"))
     assert not (home / "y").exists()
@@ -181,3 +182,15 @@ def test_the_dry_run_counts_the_works_of_the_list(home, population, capsys):
         ingest(ExampleConfig(), home / "corpus", cache_dir=home / "c")
     assert main(["build", "--corpus", str(home / "corpus"), "--ids", str(path), "--dry-run"]) == 0
     assert f"of the {len(ids) + 2:,} ids: {len(ids):,} works of the source" in capsys.readouterr().out
+
+
+def test_a_list_that_is_too_short_is_named_at_once(home, tmp_path, capsys):
+    path = tmp_path / "short.txt"
+    path.write_text("W2013970299\nW1\n")
+    words = ["build", "--source", "example", "--ids", str(path), "--out", str(home / "z")]
+    assert main(words) == 1
+    error = capsys.readouterr().err
+    assert f"--ids is '{path}', of whose 2 ids the source has 1 work, and 150 are to be drawn" in error
+    assert "--n-train" in error
+    assert main([*words, "--dry-run"]) == 0
+    assert "too few works in the list: 2 at most, 150 wanted" in capsys.readouterr().out

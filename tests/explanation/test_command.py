@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import sciscidata as ssd
+from sciscidata.corpus.writer import write_corpus
 from tests.web_pages import Page
 
 
@@ -32,6 +33,7 @@ def test_sentences_and_the_first_rows_of_every_table_are_printed(run, world, wor
     status, out, _ = run("explain", str(folder), f"W{work}")
     assert status == 0
     assert out.startswith(f"{ssd.explain(work, folder)}\n\nCiters that count (")
+    assert "\n  class i cites none of its references, class j at least one" in out
     for heading in ("What it cites", "Works that cite only", "Other windows and conventions", "What would turn"):
         assert f"\n{heading}" in out
     assert max(map(len, out.split("Citers that count")[1].splitlines())) < 140
@@ -54,14 +56,33 @@ def test_the_citers_of_a_graph_are_kept_on_request(run, world, work):
     assert run("explain", str(folder), str(work))[1] == before
 
 
-def test_scores_of_the_corpus_say_how_sure_a_label_is(run, world, work):
+def test_the_corpus_says_how_sure_a_label_is_as_its_scores_do(run, world, work, caplog):
     folder, scores = world
-    _, other, _ = run("explain", str(folder), str(work))
+    _, own, _ = run("explain", str(folder), str(work))
     status, out, _ = run("explain", str(folder), str(work), "--scores", str(folder.parent / "cd.parquet"))
     assert status == 0
-    assert "(prior: the shipped one, of other works)" in other
+    assert out == own
+    assert "another corpus" not in caplog.text
     few = (pl.col("n_i") + pl.col("n_j")).is_between(1, 8) & pl.col("cd_index").is_not_null()
     assert f"(prior: {scores.filter(few).height:,} works with one to eight citers)" in out
+    asked = ssd.score_ids([str(work)], folder)["label_confidence"].item()
+    assert ssd.explain(work, folder).scores["label_confidence"].item() == asked
+
+
+def test_the_shipped_prior_says_that_it_is_of_other_works(run, world, work):
+    (graph,) = (world[0] / "cache").glob("graph-*")
+    _, out, _ = run("explain", str(graph), str(work))
+    assert "(prior: the shipped one, of other works).\nBoth numbers may be far off" in out
+    assert "--scores cd.parquet" in out
+
+
+def test_scores_of_another_corpus_are_named(run, world, work, tmp_path, caplog):
+    example = ssd.scan_example()
+    old = example._replace(works=example.works.filter(pl.col("publication_year") < 2017))
+    write_corpus(old, tmp_path / "old", texts=False)
+    ssd.write_cd_index(tmp_path / "old", tmp_path / "old.parquet")
+    assert run("explain", str(world[0]), str(work), "--scores", str(tmp_path / "old.parquet"))[0] == 0
+    assert caplog.text.count("is of another corpus than") == 1
 
 
 def test_options_of_the_index_and_of_labels_are_those_of_other_commands(run, world, work):
@@ -86,6 +107,7 @@ def test_the_page_needs_no_network_and_replaces_pages_only(run, world, work, tmp
     assert out.endswith(f"page: work.html ({len(page.encode()):,} bytes)\n")
     assert "data:image/png;base64," in page
     assert "default-src 'none'" in page
+    assert "class i cites none of its references" in Page(page).text
     found = ssd.explain(work, folder)
     shown = [row[0] for row in Page(page).rows]
     assert {str(one) for one in found.citers["work_id"]} <= {*shown}

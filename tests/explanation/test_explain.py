@@ -202,6 +202,28 @@ def test_a_work_that_is_not_judged_says_why():
     assert all(" citer" not in texts[work].splitlines()[-1] for work in (1, 6))
 
 
+def test_a_window_that_is_not_over_is_no_value():
+    works, citations = frames({1: 1990, 2: 2000, 3: 2001, 4: 2007}, [(2, 1), (3, 2), (4, 2)])
+    text = ssd.explain(2, works, citations).text
+    assert "Other windows: 3 years 1, 10 years: not over yet, all years so far 1." in text
+
+
+def test_an_index_that_nothing_makes_says_why():
+    works, citations = frames({1: 1990, 2: 2000, 3: 2010}, [(2, 1)])
+    found = ssd.explain(2, works, citations)
+    assert found.scores["cd_index"].item() is None
+    assert "it is not judged: no later work cites it or its references." in found.text
+    assert ssd.score_ids(["W2"], build_graph(works, citations))["reason"].item() == "uncited"
+
+
+def test_the_reference_that_most_citers_share_comes_first(example, scored):
+    works, citations, _ = example
+    work = scored.sort("n_j", descending=True)["work_id"][0]
+    n_citers = ssd.explain(work, works, citations).references["n_citers"]
+    assert n_citers.is_sorted(descending=True)
+    assert n_citers[0] > 0
+
+
 def test_citers_that_do_not_count_are_told_with_the_reason():
     years = {1: 1990, 2: 2000, 3: 2001, 4: 2010, 5: 2000, 6: None}
     works, citations = frames(years, [(2, 1), (3, 2), (4, 2), (5, 2), (6, 2)])
@@ -215,13 +237,13 @@ def test_citers_that_do_not_count_are_told_with_the_reason():
 def test_self_citations_are_those_of_the_independent_index(example, scored, tmp_path):
     works, citations, _ = example
     ssd.ingest(ssd.ExampleConfig(), tmp_path / "ex", cache_dir=tmp_path, keep_authors=True)
-    authors = ssd.scan_authors(ssd.ExampleConfig()).collect()
+    authors, prior = ssd.scan_authors(ssd.ExampleConfig()).collect(), find_label_prior(scored)
     expected = compute_independent_cd_index(works, citations, authors).collect().sort("work_id")
     names = ["n_self_citers", "independent_cd_index"]
     picked = expected.filter(pl.col("n_self_citers") > 1).head(5)["work_id"].to_list()
     picked += expected.filter(pl.col("n_self_citers").is_null(), pl.col("n_i") > 0).head(2)["work_id"].to_list()
     for work in picked:
-        found = ssd.explain(work, works, citations, authors=authors)
+        found = ssd.explain(work, works, citations, authors=authors, prior=prior)
         assert found.scores.select(names).row(0) == expected.filter(work_id=work).select(names).row(0)
         assert found.citers["is_self_citation"].sum() == (found.scores["n_self_citers"].item() or 0)
         kept = ssd.explain(work, tmp_path / "ex")  # a corpus that keeps authors needs no frame of them
@@ -269,13 +291,14 @@ def folder(example, tmp_path_factory) -> Path:
 
 def test_a_corpus_and_its_graph_on_disk_say_the_same_as_frames(example, scored, folder):
     works, citations, _ = example
+    prior = find_label_prior(scored)
     for work in scored.filter(pl.col("n") > 2).sort("work_id")["work_id"][:3].to_list():
-        found, expected = ssd.explain(work, folder), ssd.explain(work, works, citations)
+        found, expected = ssd.explain(work, folder), ssd.explain(work, works, citations, prior=prior)
         assert found.text == expected.text
         for name, _, rows in expected.tables():
             assert getattr(found, name).equals(rows), name
         (graph,) = (folder / "cache").glob("graph-*")
-        of_graph = ssd.explain(f"W{work}", graph)
+        of_graph = ssd.explain(f"W{work}", graph, prior=prior)
         assert of_graph.conventions.equals(expected.conventions)
         assert of_graph.citers.equals(expected.citers.drop("title"))
         assert of_graph.text.splitlines()[1:] == expected.text.splitlines()[1:]

@@ -75,9 +75,11 @@ def test_bars_count_where_dots_would_be_too_small():
 def test_counts_are_named_in_the_picture_and_its_title():
     figure = plot_work(explained(30), data="a demo")
     said = {text.get_text() for text in figure.axes[0].texts}
-    assert {"it cites 12", "18 cite it alone", "12 cite it and its references"} <= said
-    assert "30 works cite\nonly its references" in said
-    assert figure.get_label().startswith("What W500 (2000) cites, and who cites it: 18 cite it alone, 12 with its")
+    assert {"it cites 12", "18 cite it, none of its references", "12 cite it and its references"} <= said
+    assert "30 works cite\nonly its references,\nnot it" in said
+    assert figure.get_label().startswith(
+        "What W500 (2000) cites, and who cites it: 18 cite it and none of its references, 12 "
+    )
     assert figure.get_label().endswith("Data: a demo.")
 
 
@@ -96,6 +98,13 @@ def test_a_work_that_nothing_cites_has_no_picture():
         plot_work(ssd.explain(1_000, works, citations))
     with pytest.raises(ConfigError, match="has no option"):
         plot_work(explained(3), widht="one")
+
+
+def test_a_work_that_is_not_judged_says_so_in_place_of_a_label():
+    works, citations = world(30)  # up to 2005, so its window is not over
+    assert ", not judged." in plot_work(ssd.explain(500, works, citations)).get_label()
+    later = pl.concat([works, pl.DataFrame({"work_id": 7_777, "publication_year": 2006}, works.schema)])
+    assert ", disruptive." in plot_work(ssd.explain(500, later, citations)).get_label()
 
 
 def test_it_draws_in_axes_of_ones_own(tmp_path):
