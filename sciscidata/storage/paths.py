@@ -78,12 +78,11 @@ def refuse_special(target: Path) -> None:
 
 def refuse_input(target: Path, name: str, inputs: Iterable[Path]) -> None:
     """Raise a StorageError if ``target`` is one of the inputs, or lies in one: no option may replace what is read."""
-    place = real_path(target)
     for read in inputs:
         is_read = target.exists() and read.exists() and target.samefile(read)  # a hard link has another path
-        if is_read or place.is_relative_to(real_path(read)):
-            what = f"lies in {read}" if read.is_dir() and not is_read else f"is {read}"
-            raise StorageError(f"{name}: {target} {what}, which is read. Choose another file.")
+        if is_read or real_path(target).is_relative_to(real_path(read)):
+            where = "is" if is_read else "lies in"
+            raise StorageError(f"{name}: {target} {where} {read}, which is read. Choose another file.")
 
 
 def check_file(file: Path, mark: bytes, what: str, *, overwrite: bool | None = None) -> None:
