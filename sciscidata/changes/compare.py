@@ -27,7 +27,7 @@ from sciscidata.release.read import Release
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.schemas import CHANGES, COMPARED
 from sciscidata.stages import Conventions, Windows, find_measure
-from sciscidata.storage import refuse_unwritable
+from sciscidata.storage import refuse_input, refuse_unwritable
 from sciscidata.terminal.messages import counted, shorten
 
 _ROWS_AT_ONCE: Final = 1 << 20  # of both sides together
@@ -100,11 +100,17 @@ class Comparison:
         """One line: whether a result may be reported as the same."""
         if self.is_same:
             return "Same works, same labels: report as the same."
-        works, n_both = self.works, self._count(_COUNTS)
+        works, n_both, flow = self.works, self._count(_COUNTS), self._flow
         moved, other = self._count(_COUNTS & pl.col("moved")), self._count(_COUNTS & pl.col("is_other_index"))
-        both = f"{counted(n_both, 'paper' if self.kind == 'release' else 'work')} in both"
+        both = f"{counted(n_both, 'paper' if self.kind == 'release' else 'work')} {'judged ' if flow else ''}in both"
         ways = {"came": works["gained"], "went": works["lost"], "merged into another": works["merged"]}
         came = ", ".join(f"{n:,} {word}" for word, n in ways.items() if n)
+        parts = []
+        if flow and flow["became"]:
+            other_label = f", {flow['became with another label']:,} of them with another label"
+            parts.append(f"{flow['became']:,} became judged{other_label}")
+        if flow and flow["ceased"]:
+            parts.append(f"{flow['ceased']:,} {'is' if flow['ceased'] == 1 else 'are'} no longer judged")
         if moved:
             has = "has" if moved == 1 else "have"
             text = f"Not the same: {moved:,} of {both} ({moved / n_both:.1%}) {has} another label"
@@ -116,7 +122,25 @@ class Comparison:
                 text = (
                     f"Same works: {both} have the same label and index, but works that are not judged or splits differ"
                 )
-        return f"{text}; {came}." if came else f"{text}."
+        return "; ".join([text, *parts, *([came] if came else [])]) + "."
+
+    @property
+    def _flow(self) -> dict[str, int]:
+        """Count works by whether they are judged, in A, in B and in both; empty if that is not known."""
+        kept, (a, b) = pl.col("status") == "kept", (pl.col("judged_a"), pl.col("judged_b"))
+        if not self._count(kept & a.is_not_null() & b.is_not_null()):
+            return {}
+        which = {
+            "in A": a,
+            "in B": b,
+            "in both": kept & a & b,
+            "became": kept & ~a & b,
+            "became with another label": kept & ~a & b & pl.col("moved"),
+            "ceased": kept & a & ~b,
+            "only B has": ~kept & b,
+            "only A has": ~kept & a,
+        }
+        return {name: self._count(of) for name, of in which.items()}
 
     def _count(self, which: pl.Expr) -> int:
         return int(self.tally.filter(which)["n"].sum())
@@ -149,22 +173,25 @@ class Comparison:
         works = self.works
         merged = f", {works['merged']:,} merged into another" if works["merged"] else ""
         yield f"works: {works['kept']:,} in both, {works['gained']:,} only in B, {works['lost']:,} only in A{merged}"
-        kept, (a, b) = pl.col("status") == "kept", (pl.col("judged_a"), pl.col("judged_b"))
-        if self._count(kept & a.is_not_null() & b.is_not_null()):
-            now, before = self._count(kept & ~a & b), self._count(kept & a & ~b)
-            yield f"judged: {self._count(kept & a):,} in A, {self._count(kept & b):,} in B"
-            other = self._count(kept & ~a & b & pl.col("moved"))
-            if now:
-                yield f"  became judged: {now:,}, of which {other:,} have another label than before; not counted below"
-            if before:
-                yield f"  no longer judged: {before:,}; not counted below"
+        if flow := self._flow:
+            yield f"judged: {flow['in A']:,} in A, {flow['in B']:,} in B; {flow['in both']:,} in both, counted below"
+            if now := flow["became"]:
+                other = flow["became with another label"]
+                yield f"  became judged: {now:,}, of which {other:,} have another label than before"
+            if flow["ceased"]:
+                yield f"  no longer judged: {flow['ceased']:,}"
+            yield from (
+                f"  judged works that {name}: {flow[name]:,}" for name in ("only B has", "only A has") if flow[name]
+            )
+            if unlabelled := flow["in both"] - self._count(_COUNTS):
+                yield f"  judged in both, without a label: {unlabelled:,}"
 
     def _describe_labels(self) -> Iterator[str]:
         labels, causes = self.labels, self.causes
         if labels.is_empty():
             return
         n, moved = labels["n"].sum(), causes["n"].sum()
-        yield f"labels: {moved:,} of {n:,} moved (A down, B across)"
+        yield f"labels: {moved:,} of {n:,}{' judged in both' if self._flow else ''} moved (A down, B across)"
         names = [name for name in _ORDER if name in {*labels["label_a"], *labels["label_b"]}]
         names += sorted({*labels["label_a"], *labels["label_b"]} - {*names})
         cells = {(one, other): n for one, other, n in labels.iter_rows()}
@@ -185,7 +212,7 @@ class Comparison:
         names = ("median", "p90", "p99", "most")
         steps = zip(self.steps["quantile"], names, strict=True)
         by = ", ".join(f"{step:.3g} ({name})" for step, name in steps) if moved else ""
-        yield f"index: {moved:,} of {n:,} moved{by and f', by {by}'}"
+        yield f"index: {moved:,} of {n:,}{' judged in both' if self._flow else ''} moved{by and f', by {by}'}"
 
 
 def compare(
@@ -210,7 +237,7 @@ def compare(
         windows: years of the citation window of corpora, one for both, or one each. Empty: those of the convention.
         thresholds: labels of scores and corpora; ``LabelThresholds()`` when None. Releases state theirs.
         out: Parquet file to write, one row per work. None: no file.
-        overwrite: replace another file of scores in ``out``.
+        overwrite: replace another file of scores in ``out``; never what is compared.
         cache_dir: keep graphs and scores of corpora here. None: in the folder ``cache`` of each corpus.
 
     Returns:
@@ -225,6 +252,7 @@ def compare(
             changed; or conventions are given for what is scored already.
         SchemaMismatchError: a frame lacks ``work_id`` or the columns of CD_SCORES.
         EmptyInputError: the two have no work in common.
+        StorageError: ``out`` is A or B, or lies in one of them.
         InputNotFoundError, VerificationError, ReleaseExistsError: as what is read or written raises.
 
     Example:
@@ -233,7 +261,7 @@ def compare(
         >>> later = scores.with_columns(n_i=pl.Series([1, 2]), cd_index=pl.Series([0.5, 0.25]))
         >>> found = compare(scores, later)
         >>> found.verdict
-        'Not the same: 1 of 2 works in both (50.0%) has another label.'
+        'Not the same: 1 of 2 works judged in both (50.0%) has another label.'
         >>> found.causes.rows()
         [('new_citers', 1)]
     """
@@ -244,6 +272,7 @@ def compare(
     _refuse_same(a, b, configs)
     if out is not None:
         refuse_url(out, "out")
+        refuse_input(Path(out), "out", _list_paths(a, b))
         refuse_unwritable(Path(out))
     names = [str(side) if isinstance(side, str | Path) else letter for letter, side in (("A", a), ("B", b))]
     names = [str(s.folder) if isinstance(s, Release) else name for s, name in zip((a, b), names, strict=True)]
@@ -274,13 +303,18 @@ def _read_configs(conventions: Conventions, windows: Windows, kind: str) -> tupl
     return configs[0], configs[1]
 
 
-def _refuse_same(a: object, b: object, configs: tuple[CDConfig, CDConfig]) -> None:
-    """Raise ConfigError if a path is given twice, and nothing can differ."""
-    paths = [
+def _list_paths(*sides: object) -> list[Path]:
+    """Return where sides lie; frames lie nowhere."""
+    return [
         Path(side.folder if isinstance(side, Release) else side)
-        for side in (a, b)
+        for side in sides
         if isinstance(side, str | Path | Release)
     ]
+
+
+def _refuse_same(a: object, b: object, configs: tuple[CDConfig, CDConfig]) -> None:
+    """Raise ConfigError if a path is given twice, and nothing can differ."""
+    paths = _list_paths(a, b)
     is_same = a is b or (len(paths) == 2 and paths[0].resolve() == paths[1].resolve())
     if is_same and configs[0] == configs[1]:
         raise ConfigError(
@@ -440,7 +474,9 @@ def _list_remarks(a: Side, b: Side) -> Iterator[str]:
     lacks += ["merged works"] if a.dois is None or b.dois is None else []
     remedy = {"scores": "Compare the corpora.", "frame": "Join them from the works."}.get(a.kind, "")
     if lacks:
-        yield f"{', '.join(lacks)}; A or B lacks what says so. {remedy}".strip()
+        text = f"{', '.join(lacks)}; A or B lacks what says so."
+        is_years = "publication_year" not in a.known & b.known
+        yield f"{text}{' A cause above may be one of these.' if is_years else ''} {remedy}".strip()
     if not {"n_i", "n_j"} <= a.known & b.known:
         yield "why labels moved, and which works are judged; A or B has no counts of citers"
 

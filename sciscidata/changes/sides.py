@@ -11,7 +11,7 @@ import polars as pl
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.scores import hash_facts, verify_scores
 from sciscidata.disruption.config import CDConfig
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.frames import AnyFrame
 from sciscidata.judged import WINDOW_COMPLETE, is_cited, is_judged
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
@@ -81,6 +81,8 @@ def find_kind(side: object) -> str:
         article = "an" if kind == "export" else "a"
         remedy = "Compare the corpora that they are made of." if kind == "graph" else _NEEDED
         raise ConfigError(f"{side} is {article} {kind}, which is not compared. {remedy}")
+    if kind == "release" and not (Path(side) / "manifest.json").is_file():
+        raise InputNotFoundError(f"{side} is a folder, but no release and no corpus. {_NEEDED}")
     return kind
 
 
@@ -182,6 +184,7 @@ def _open_frame(frame: AnyFrame, name: str, thresholds: LabelThresholds) -> Side
         rows = compute_disruption_labels(rows, thresholds)
     names = {"n_refs": "n_references"} if "n_references" not in there else {}
     judged = is_judged() if WINDOW_COMPLETE in there else is_cited()
+    judged &= pl.col("cd_index").is_not_null()  # as `cd` counts them
     rows = rows.rename(names, strict=False).with_columns(judged=judged, label=pl.col("disruption_label"))
     dois = rows.select("work_id", "doi") if "doi" in there else None
     return Side(name, "frame", _known(rows), dois, thresholds=thresholds)

@@ -381,8 +381,10 @@ def compare(
     from sciscidata import plots
     from sciscidata.cli.summary import measured, print_comparison
     from sciscidata.plots.figure import check_picture
+    from sciscidata.storage import refuse_input
 
     if picture is not None:
+        refuse_input(picture, "--picture", (a, b))
         check_picture(picture)
     with measured():
         found = find(a, b)

@@ -42,8 +42,9 @@ def open_work(
             graph = read_graph(works, trusted=True, whole=False)
             return _cut(graph, work, config), None, None
         if kind != "corpus":
+            what = {"export": "an export", "scores": "a file of scores"}.get(kind, f"a {kind}")
             raise InputNotFoundError(
-                f"{works} is a {kind}, and {_STAGE} needs a corpus, a graph or a release. Name the folder that it was "
+                f"{works} is {what}, and {_STAGE} needs a corpus, a graph or a release. Name the folder that it was "
                 "made of."
             )
         corpus = scan_corpus(works)

@@ -69,8 +69,8 @@ class Option:
 
     def name_none(self, message: str) -> str:
         """Say what can be typed instead of ``or None``: nothing where None is the default, which needs no word."""
-        words = f", or {_NO_LIMIT[0]}" if self.is_number and self.default is not None else ""
-        return message.replace(", or None", words)
+        is_typed = self._item.optional if self._item else self.is_number and self.default is not None
+        return message.replace(", or None", f", or {_NO_LIMIT[0]}" if is_typed else "")
 
     @property
     def _item(self) -> Hint | None:

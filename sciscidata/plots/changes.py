@@ -10,7 +10,7 @@ from sciscidata.frames import AnyFrame
 from sciscidata.judged import counts_in_both
 from sciscidata.label_thresholds import LABELS_BY_INDEX
 from sciscidata.plots.disruption import draw_label_table
-from sciscidata.plots.figure import INK, Look, count_works, drawing, letter_panels
+from sciscidata.plots.figure import INK, Look, count_works, drawing, letter_panels, tick_numbers
 from sciscidata.plots.measure import refuse_nothing
 from sciscidata.schemas import CHANGES, require_columns
 
@@ -26,8 +26,8 @@ _SLOTS: Final = 6  # for bars
 def plot_changes(changes: AnyFrame, **look: Unpack[Look]) -> Figure:
     """Plot what a comparison found: works by their labels in A and B, and why labels moved.
 
-    (a) works that are in both and judged in both, by both labels, each column adding up to 100%. (b) how many labels
-    each cause moved.
+    (a) works that are in both and judged in both, by both labels: as in the printed table A down, B across, each row
+    adding up to 100%. (b) how many labels each cause moved.
 
     Args:
         changes: CHANGES, as ``compare(...).changes`` or the file of its ``out``.
@@ -44,12 +44,15 @@ def plot_changes(changes: AnyFrame, **look: Unpack[Look]) -> Figure:
         >>> row = {"work_id": 1, "status": "kept", "moved": True, "cause": "new_citers", "label_a": "neutral",
         ...     "label_b": "disruptive", "judged_a": True, "judged_b": True}
         >>> plot_changes(pl.DataFrame([row])).get_label().partition(":")[0]
-        'Disruption labels of 1 work in A and B'
+        'Disruption labels of 1 work judged in both A and B'
     """
     stage = "plot_changes"
     rows = require_columns(changes, CHANGES, frame_name="changes", stage=stage, columns=_READ)
+    is_known = pl.all_horizontal(pl.col("judged_a", "judged_b").is_not_null()).alias("is_known")
     labels = [pl.col(name).fill_null(_NO_LABEL) for name in ("label_a", "label_b")]
-    counted = rows.filter(counts_in_both()).group_by(*labels, "moved", "cause").len().collect(engine="streaming")
+    counted = (
+        rows.filter(counts_in_both()).group_by(*labels, "moved", "cause", is_known).len().collect(engine="streaming")
+    )
     if counted.is_empty():
         refuse_nothing(rows, ("label_a", "label_b"), stage)
     there = {*counted["label_a"], *counted["label_b"]}
@@ -58,15 +61,16 @@ def plot_changes(changes: AnyFrame, **look: Unpack[Look]) -> Figure:
     cells = counted.group_by("label_a", "label_b").agg(pl.col("len").sum()).iter_rows()
     causes = counted.filter("moved").group_by("cause").agg(n=pl.col("len").sum()).sort("n", "cause")
     with drawing(look, heights_mm=(78, 60), ratios=(1.1, 1)) as picture:
-        draw_label_table(picture.panels[0], {(one, other): n for one, other, n in cells}, names)
-        picture.panels[0].set_xlabel("label in A")
-        picture.panels[0].set_ylabel("label in B")
+        draw_label_table(picture.panels[0], {(one, other): n for one, other, n in cells}, names, is_first_down=True)
+        picture.panels[0].set_xlabel("label in B")
+        picture.panels[0].set_ylabel("label in A")
         _draw_causes(picture.panels[1], causes)
         letter_panels(picture)
+        of = " judged in both" if counted["is_known"].all() else " in"
         n, moved = int(counted["len"].sum()), int(causes["n"].sum())
         picture.title = (
-            f"Disruption labels of {count_works(n)} in A and B: {moved:,} moved ({moved / n:.1%}). "
-            "(a) Works by both labels, columns add up to 100%; (b) what moved them."
+            f"Disruption labels of {count_works(n)}{of} A and B: {moved:,} moved ({moved / n:.1%}). "
+            "(a) Works by both labels, rows add up to 100%; (b) what moved them."
         )
     return picture.figure
 
@@ -81,6 +85,7 @@ def _draw_causes(axes: Axes, causes: pl.DataFrame) -> None:
     axes.set_ylim(min(-0.5, len(names) - _SLOTS + 0.5), len(names) - 0.5)  # few bars are no thicker
     axes.margins(x=0.18)
     axes.xaxis.set_major_formatter("{x:,.0f}")
+    tick_numbers(axes.xaxis, 6)
     axes.set_xlabel("labels that moved")
     if not names:
         axes.text(0.5, 0.5, "no label moved", ha="center", va="center", transform=axes.transAxes)

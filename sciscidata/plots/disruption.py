@@ -622,14 +622,21 @@ def _draw_labels(axes: Axes, compared: Mapping[str, Any], names: tuple[str, str]
     axes.set_ylabel(f"label by {_index(names[1])}")
 
 
-def draw_label_table(axes: Axes, cells: Mapping[tuple[str, str], int], labels: Sequence[str]) -> None:
-    """Draw works by two labels, the first across: each number, and its share of the column."""
+def draw_label_table(
+    axes: Axes, cells: Mapping[tuple[str, str], int], labels: Sequence[str], *, is_first_down: bool = False
+) -> None:
+    """Draw works by two labels: each number, and its share of those with the same first label.
+
+    The first is across, the second runs up; or, as in a table of text, the first runs down.
+    """
     counts = np.array([[cells.get((first, second), 0) for first in labels] for second in labels], np.int64)
-    totals = counts.sum(axis=0)
+    totals = np.broadcast_to(counts.sum(axis=0), counts.shape)
+    if is_first_down:
+        counts, totals = counts.T, totals.T
     shares = counts / np.maximum(totals, 1)
-    axes.imshow(shares, cmap=_COLOURS, vmin=0, vmax=1, origin="lower")
+    axes.imshow(shares, cmap=_COLOURS, vmin=0, vmax=1, origin="upper" if is_first_down else "lower")
     for row, column in np.ndindex(*counts.shape):
-        text = f"{counts[row, column]:,}" + (f"\n{shares[row, column]:.1%}" if totals[column] else "")
+        text = f"{counts[row, column]:,}" + (f"\n{shares[row, column]:.1%}" if totals[row, column] else "")
         colour = "white" if shares[row, column] < _BRIGHT else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_xticks(range(len(labels)), labels, fontsize=7)

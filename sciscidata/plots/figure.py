@@ -19,7 +19,7 @@ from sciscidata.options.did_you_mean import suggest
 from sciscidata.release.documents import name_source
 from sciscidata.release.read import Release
 from sciscidata.schemas import Corpus
-from sciscidata.storage import atomic_file, check_file
+from sciscidata.storage import atomic_file, check_file, refuse_unwritable
 from sciscidata.terminal.messages import counted, printable
 
 if TYPE_CHECKING:
@@ -182,6 +182,7 @@ def check_picture(path: Path) -> None:
             f"a picture is written as PNG, SVG or PDF, got {path.name!r}. Let its name end in .png, .svg or .pdf."
         )
     check_file(path, b"Matplotlib", "picture that Matplotlib has drawn")
+    refuse_unwritable(path)
 
 
 def axes_of(look: Look) -> list[Axes]:

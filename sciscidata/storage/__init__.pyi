@@ -17,6 +17,7 @@ from .paths import expand_home as expand_home
 from .paths import hash_file as hash_file
 from .paths import path_inside as path_inside
 from .paths import real_path as real_path
+from .paths import refuse_input as refuse_input
 from .paths import refuse_link as refuse_link
 from .paths import refuse_special as refuse_special
 from .seals import BLANK_SEAL as BLANK_SEAL

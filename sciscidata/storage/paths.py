@@ -76,6 +76,15 @@ def refuse_special(target: Path) -> None:
         raise StorageError(f"cannot write {target}: it is {what}, which is never replaced. Choose another name.")
 
 
+def refuse_input(target: Path, name: str, inputs: Iterable[Path]) -> None:
+    """Raise a StorageError if ``target`` is one of the inputs, or lies in one: no option may replace what is read."""
+    for read in inputs:
+        is_read = target.exists() and read.exists() and target.samefile(read)  # a hard link has another path
+        if is_read or real_path(target).is_relative_to(real_path(read)):
+            where = "is" if is_read else "lies in"
+            raise StorageError(f"{name}: {target} {where} {read}, which is read. Choose another file.")
+
+
 def check_file(file: Path, mark: bytes, what: str, *, overwrite: bool | None = None) -> None:
     """Raise before any work unless ``file`` is new, begins or ends with the mark of ours, or ``overwrite`` is set.
 

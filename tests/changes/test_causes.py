@@ -154,5 +154,10 @@ def test_without_counts_of_references_a_work_that_had_none_is_still_told():
     row = {"work_id": [1], "n_i": [3], "n_j": [0], "n_k": [0], "cd_index": [None]}
     bare = pl.DataFrame(row, schema_overrides={"cd_index": pl.Float64})
     whole = bare.with_columns(n_i=2, n_j=1, n_k=4, cd_index=1 / 7)
-    assert compare(bare, whole).causes.rows() == [("new_references", 1)]
-    assert compare(whole, bare).causes.rows() == [("lost_references", 1)]
+    found = compare(bare, whole)
+    assert found.changes.collect()["cause"].to_list() == ["new_references"]
+    assert found.causes.is_empty()  # without an index it is not judged
+    assert "1 became judged, 1 of them with another label" in found.verdict
+    back = compare(whole, bare)
+    assert back.changes.collect()["cause"].to_list() == ["lost_references"]
+    assert "1 is no longer judged" in back.verdict

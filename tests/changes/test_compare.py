@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,10 @@ from sciscidata.errors import (
     InputNotFoundError,
     ReleaseExistsError,
     SchemaMismatchError,
+    StorageError,
     WorkIdError,
 )
+from sciscidata.judged import is_judged
 from sciscidata.pipeline import build
 from sciscidata.plots import plot_changes
 from sciscidata.release.read import Release
@@ -140,12 +143,65 @@ def test_labels_that_moved_are_counted_of_works_judged_in_both_and_the_others_be
     text = str(found)
     assert repr(found) == text  # what a notebook shows
     assert f"became judged: {became.height:,}, of which {became['moved'].sum():,} have another label" in text
-    assert found.verdict.startswith(f"Not the same: {both['moved'].sum()} of {both.height:,} works in both (")
+    assert found.verdict.startswith(f"Not the same: {both['moved'].sum()} of {both.height:,} works judged in both (")
+    assert f"; {became.height:,} became judged, {became['moved'].sum():,} of them with another label" in found.verdict
     assert "1 merged into another" in found.verdict
     step = both.filter(pl.col("cd_index_a") != pl.col("cd_index_b")).select(
         (pl.col("cd_index_a") - pl.col("cd_index_b")).abs()
     )
     assert found.steps["quantile"][-1] == step.to_series().max()
+
+
+def test_judged_works_are_those_that_cd_counts_and_the_lines_add_up(versions):
+    found = ssd.compare(*versions.scores)
+    of_a, of_b = (
+        pl.scan_parquet(file).filter(is_judged(), pl.col("cd_index").is_not_null()).collect().height
+        for file in versions.scores
+    )
+    (line,) = (line for line in str(found).splitlines() if line.startswith("judged: "))
+    n_both = found.labels["n"].sum()
+    assert line == f"judged: {of_a:,} in A, {of_b:,} in B; {n_both:,} in both, counted below"
+    became, only_b = (
+        int(re.search(f"{name}: ([0-9,]+)", str(found))[1].replace(",", ""))  # pyright: ignore[reportOptionalSubscript]
+        for name in ("became judged", "judged works that only B has")
+    )
+    assert n_both + became + only_b == of_b
+
+
+def test_what_is_compared_is_never_replaced(run, versions, releases, tmp_path):
+    older, newer = versions.scores
+    before = older.read_bytes()
+    linked = tmp_path / "linked.parquet"
+    linked.hardlink_to(older)
+    symbolic = tmp_path / "symbolic.parquet"
+    symbolic.symlink_to(newer)
+    corpora = versions.corpora
+    cases = [
+        *((versions.scores, out) for out in (older, newer, linked, symbolic)),
+        (corpora, corpora[0] / "changes.parquet"),
+        (corpora, corpora[1] / "works" / "new" / "changes.parquet"),
+        ((releases[0], releases[1]), releases[1].folder / "train.parquet"),
+    ]
+    for sides, out in cases:
+        with pytest.raises(StorageError, match=r"which is read\. Choose another file"):
+            ssd.compare(*sides, out=out, overwrite=True)
+    assert older.read_bytes() == before
+    status, _, told = run("compare", *map(str, versions.scores), "--out", str(older), "--overwrite")
+    assert (status, told.count("\n"), older.read_bytes() == before) == (1, 1, True)
+    picture = corpora[0] / "changes.png"
+    status, _, told = run("compare", *map(str, corpora), "--picture", str(picture))
+    assert (status, picture.exists()) == (1, False)
+    assert "--picture" in told
+
+
+def test_a_picture_that_cannot_be_written_stops_the_command_before_any_work(run, versions, tmp_path):
+    (tmp_path / "mine.png").write_bytes(b"mine")
+    (tmp_path / "file").touch()
+    for picture in ("/proc/changes.png", "file/changes.png", "mine.png"):
+        status, _, told = run("compare", *map(str, versions.scores), "--out", "c.parquet", "--picture", picture)
+        assert (status, told.count("\n"), (tmp_path / "c.parquet").exists()) == (1, 1, False)
+        assert picture in told
+    assert (tmp_path / "mine.png").read_bytes() == b"mine"
 
 
 def test_files_of_scores_tell_the_same_labels_and_say_what_they_do_not_know(versions):
@@ -176,7 +232,12 @@ def test_one_corpus_by_two_conventions_moves_by_the_convention_only(versions):
     assert "same_year: False in A, True in B" in str(conventions)
     data_too = ssd.compare(*versions.corpora, windows=(5, 10))
     assert {*data_too.causes["cause"]} == {"several"}
-    assert ssd.compare(newer, newer, conventions=("default", "cdindex")).causes.is_empty() is False
+    bare = ssd.compare(newer, newer, conventions=("default", "cdindex"))  # it gives works without references an index
+    moved = bare.changes.filter("moved", "judged_b").collect()
+    assert {*moved["cause"]} == {"convention"}
+    n = moved.height
+    assert n > 100
+    assert bare.verdict.endswith(f"differ; {n} became judged, {n} of them with another label.")
 
 
 def test_what_is_the_same_may_be_reported_as_the_same(versions, tmp_path):
@@ -254,6 +315,7 @@ def test_what_cannot_be_compared_is_said_in_one_line(versions, releases, tmp_pat
         (ConfigError, "is a graph, which is not compared", (releases[0].folder, graph), {}),
         (ConfigError, "holds novelty, needs CD indices", (novelty, versions.scores[0]), {}),
         (ConfigError, "is given twice", (older, older), {}),
+        (InputNotFoundError, "is a folder, but no release and no corpus", (tmp_path, older), {}),
         (ConfigError, "is given twice", (scores, scores), {}),
         (ConfigError, "is given twice", (older, older / ".." / older.name), {"windows": (5,)}),
         (ConfigError, "has no effect: a file of scores", versions.scores, {"windows": (5, 10)}),
@@ -283,6 +345,13 @@ def test_the_picture_shows_every_label_and_cause(versions):
     table, causes = plot_changes(found.changes).axes
     numbers = {text.get_text().partition("\n")[0] for text in table.texts}
     assert numbers >= {f"{n:,}" for n in found.labels["n"]}
+    assert (table.get_ylabel(), table.get_xlabel(), table.yaxis_inverted()) == ("label in A", "label in B", True)
+    places = {text.get_position(): text.get_text().partition("\n")[0] for text in table.texts}
+    names = ["consolidating", "neutral", "disruptive"]
+    for one, other, n in found.labels.rows():
+        assert places[names.index(other), names.index(one)] == f"{n:,}"
+    few = found.changes.filter("judged_a", "judged_b", cause="new_citers")
+    assert all(float(tick).is_integer() for tick in plot_changes(few).axes[1].get_xticks())
     shown = {label.get_text().replace(" ", "_") for label in causes.get_yticklabels()}
     assert shown == {*found.causes["cause"]}
     still = pl.read_parquet(versions.scores[0])
@@ -303,6 +372,8 @@ def test_the_command_prints_it_and_ends_well(run, versions, tmp_path):
     status, out, _ = run("describe", "changes.parquet", "--html", "changes.html")
     assert (status, out.splitlines()[0]) == (0, "what changed from A to B")
     assert "<img" in (tmp_path / "changes.html").read_text(encoding="utf-8")
+    status, _, told = run("compare", *map(str, versions.corpora), "--window", "5", "-1")
+    assert (status, told.count("years from 0 to 9999, or all for no end.")) == (1, 1)
     status, _, told = run("compare", *map(str, versions.scores[:1] * 2))
     assert (status, told.count("\n")) == (1, 1)
     assert "--window 5 10" in told
