@@ -151,6 +151,7 @@ def test_without_them_a_manifest_says_nothing_of_them_and_with_them_it_can_be_re
         "fields",
         "venues",
         "min_label_confidence",
+        "listed",
         "where",
     }
     rules = EligibilityConfig(fields=chosen["fields"])
