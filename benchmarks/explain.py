@@ -5,8 +5,8 @@ python benchmarks/explain.py --graph FOLDER     seconds and peak memory of rando
 python benchmarks/explain.py --size M           the same of a graph made here
 
 The graphs are the example, XS and S of ``graphs.py``, and HepTh and handball of the folder that SCISCI_SHARED_DATA
-names, each left out where it is missing. Each work of a large graph is explained in a process of its own, so that
-imports count; its second work, in the same process, is what a notebook waits for.
+names. A graph that is missing is left out. Each work of a large graph is explained in a process of its own, so imports
+count. A notebook waits as long as the second work of such a process takes.
 """
 
 from __future__ import annotations

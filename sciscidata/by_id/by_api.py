@@ -84,8 +84,7 @@ def score_by_api(listed: ListedIds, rules: Rules, cache_dir: Path, api: ApiConfi
     )
     facts = works.select(FACTS).join(scores.drop("n_refs", strict=False), on="work_id", how="left")
     found = facts.join(n_references, on="work_id", how="left")
-    prior = rules.prior or SHIPPED
-    return ScoredIds(found, prior, "shipped" if prior is SHIPPED else "given", merged=asked.merged, unscored=unscored)
+    return ScoredIds(found, rules.prior or SHIPPED, merged=asked.merged, unscored=unscored)
 
 
 def _count(

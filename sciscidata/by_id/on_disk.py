@@ -44,7 +44,6 @@ class ScoredIds(NamedTuple):
     Attributes:
         works: FACTS, ``n_references``, the columns of CD_SCORES and ATYPICALITY, and ``window_complete``.
         prior: what small counts shrink to.
-        prior_of: whose works it comes from: "corpus", "shipped" or "given".
         gone: numbers that are cited, but of no work.
         merged: numbers of works that are another one now, by the number that was asked for.
         unscored: numbers of works that the source cannot score, and why.
@@ -52,7 +51,6 @@ class ScoredIds(NamedTuple):
 
     works: pl.DataFrame
     prior: LabelPrior
-    prior_of: str
     gone: frozenset[int] = frozenset()
     merged: Mapping[int, int] = MappingProxyType({})
     unscored: Mapping[int, str] = MappingProxyType({})
@@ -77,13 +75,12 @@ def score_frames(
     citations = citations.select([*CITATIONS]).drop_nulls()
     wanted = facts["work_id"]
     of_own = citations.filter(pl.col("citing_id").is_in(wanted.implode())).collect(engine="streaming")
-    prior, prior_of = rules.prior or SHIPPED, "shipped" if rules.prior in (None, SHIPPED) else "given"
-    if rules.prior is None:
+    prior = rules.prior
+    if prior is None:
         logger.info("all works are scored, for the prior of the corpus; prior='shipped' scores the listed ones alone")
         scores = compute_cd_index(works, citations, rules.cd, cache_dir=cache_dir).drop(ORIGINAL_ID, strict=False)
         of_all = scores.collect()
         prior = choose_prior(of_all)
-        prior_of = "shipped" if prior is SHIPPED else "corpus"
         scores = of_all.filter(pl.col("work_id").is_in(wanted.implode()))
     else:
         last_year = find_last_year(count_years(works))
@@ -99,7 +96,7 @@ def score_frames(
     n_references = count_references(of_own).collect()
     found = facts.join(scores, on="work_id", how="left").join(n_references, on="work_id", how="left")
     found = found.with_columns(pl.col("n_references").fill_null(0))
-    return ScoredIds(found, prior, prior_of, _find_gone(citations, listed, wanted))
+    return ScoredIds(found, prior, _find_gone(citations, listed, wanted))
 
 
 def _score_near(
@@ -172,5 +169,4 @@ def score_graph_ids(graph: CitationGraph, listed: ListedIds, rules: Rules, n_thr
     scores = with_novelty(scores, pl.LazyFrame(schema=WORKS), pl.LazyFrame(schema=CITATIONS), rules)
     counts = pl.DataFrame({"work_id": graph.work_ids[wanted], "n_references": n_references})
     found = facts.join(scores, on="work_id", how="left").join(counts, on="work_id", how="left")
-    prior = rules.prior or SHIPPED
-    return ScoredIds(found, prior, "shipped" if prior is SHIPPED else "given", gone)
+    return ScoredIds(found, rules.prior or SHIPPED, gone)

@@ -126,12 +126,13 @@ def score_ids(
     if isinstance(source, OpenAlexConfig):
         from sciscidata.by_id.by_api import score_by_api
 
-        return finish(listed, score_by_api(listed, rules, home, api or ApiConfig.from_environment()), cut)
+        scored = score_by_api(listed, rules, home, api or ApiConfig.from_environment())
+        return _finish(listed, scored, rules, cut)
     with _open(source, home) as opened:
         if isinstance(opened, CitationGraph):
             _check_graph(listed, rules)
-            return finish(listed, score_graph_ids(opened, listed, rules), cut)
-        return finish(listed, score_frames(opened.works, opened.citations, listed, rules, home), cut)
+            return _finish(listed, score_graph_ids(opened, listed, rules), rules, cut)
+        return _finish(listed, score_frames(opened.works, opened.citations, listed, rules, home), rules, cut)
 
 
 def make_rules(
@@ -206,16 +207,17 @@ def _check_graph(listed: ListedIds, rules: Rules) -> None:
         raise ConfigError("a graph knows no venues, so there is no novelty. Name its corpus, or leave out background.")
 
 
-def finish(listed: ListedIds, scored: ScoredIds, thresholds: LabelThresholds) -> pl.DataFrame:
+def _finish(listed: ListedIds, scored: ScoredIds, rules: Rules, thresholds: LabelThresholds) -> pl.DataFrame:
     """Label the works, and put them beside the ids in their order."""
     # Without the column, nothing is logged of works that are not judged: each row says it.
     works = compute_labels(scored.works.drop(WINDOW_COMPLETE), thresholds).collect()
     works = works.join(scored.works.select("work_id", WINDOW_COMPLETE), on="work_id", how="left")
     works = compute_cd_interval(works, prior=scored.prior).collect()
     works = compute_label_confidence(works, thresholds, prior=scored.prior).collect()
+    prior_of = "shipped" if scored.prior == SHIPPED else "corpus" if rules.prior is None else "given"
     works = works.with_columns(
         released_id(ORIGINAL_ID in works.columns),
-        prior=pl.when(pl.col("label_confidence").is_not_null()).then(pl.lit(scored.prior_of)),
+        prior=pl.when(pl.col("label_confidence").is_not_null()).then(pl.lit(prior_of)),
     )
     rows = listed.rows.with_columns(number=_match(listed, works, scored))
     unscored = pl.DataFrame(

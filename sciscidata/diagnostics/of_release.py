@@ -79,9 +79,9 @@ def check_works(scored: Scored, config: BuildConfig, last_year: int | None = Non
 
 
 def _find_prior(labelled: Scored) -> tuple[LabelPrior | None, dict[str, Any]]:
-    """Find the prior of label confidence of all scored works, and what it rests on; None of too few, or without counts.
+    """Find the prior of all scored works, and say what it rests on. Too few works, or works without counts, have None.
 
-    Whoever has the same works can make ``counts_sha256`` again: of little-endian Int64, as ``count_citers`` gives them.
+    ``counts_sha256`` is that of ``count_citers`` as little-endian Int64: the same works give it again.
     """
     if not labelled.facts.has_index or not set(CD_SCORES) <= set(labelled.rows.collect_schema()):
         return None, {}

@@ -1,7 +1,7 @@
 """Which citation windows are over in the data: the columns ``window_complete`` of scores.
 
 In a graph, index order is time order. So the works whose window is over are those before one index. A field whose works
-end earlier than the others has a last year of its own.
+end earlier has its own last year.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Classes(NamedTuple):
 
 
 def classify(around: Neighbourhood, config: CDConfig, window: Window) -> Classes | None:
-    """Say which class each citer is counted in; None of a work without a year (with days: a day)."""
+    """Say in which class each citer counts. A work without a year (with days: a day) has None."""
     times = around.times(config)
     time = around.time(config)
     if time is None:

@@ -17,7 +17,7 @@ _CHEAP: Final = 5_000_000  # citations, about a second
 
 
 def find_own_prior(folder: str | Path, config: CDConfig) -> LabelPrior | None:
-    """Score all works of a corpus and return their prior. None of a corpus that is too large for that, or too small."""
+    """Score all works of a corpus, and return their prior. A corpus that is too large or too small has None."""
     graph = find_corpus_graph(folder, time=config.time)
     if graph.n_citations > _CHEAP:
         return None
