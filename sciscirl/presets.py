@@ -287,7 +287,9 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
     """Return the rules that ``describe_rules`` described, of a run or an evaluation. The others are the preset's."""
     preset = PRESETS.get(settings.get("name") or settings.get("preset") or "")
     base = preset.rules if preset else TaskRules()
-    rules: dict[str, Any] = {one.name: settings[one.name] for one in fields(Task) if settings.get(one.name) is not None}
+    # Runs of before did not state what they knew: all that the release had.
+    stated = {"as_of": "release", **settings}
+    rules: dict[str, Any] = {one.name: stated[one.name] for one in fields(Task) if stated.get(one.name) is not None}
     if settings.get("own_label") is not None:
         rules["target"] = read_own_target(settings["own_label"])
     style, reward = rules.get("style", base.style), rules.get("reward", base.reward)
@@ -303,8 +305,8 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
                 f"{function['sha256']}), which is not registered here. Register it, or name its plugin: plugin=FILE.py."
             )
         rules["own_reward"] = change_reward(known, numbers, reward, rules.get("target"))
-    if stated := settings.get("class_counts"):
-        rules["class_counts"] = tuple(stated.items())
+    if counts := settings.get("class_counts"):
+        rules["class_counts"] = tuple(counts.items())
     return replace(base, **rules)
 
 

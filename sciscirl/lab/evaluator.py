@@ -22,12 +22,13 @@ from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import GroupMaker, LabelDataset
 from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import ReleaseError
+from sciscirl.lab.answer_length import check_max_tokens
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.runs.logs import find_rollouts
 from sciscirl.task.papers import Paper
-from sciscirl.task.rules import TaskRules, check_max_tokens
+from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer

@@ -102,7 +102,8 @@ class PaperView:
     title: str | None  # plain text; None where the release has none, as for the others
     abstract: str | None
     publication_year: int | None
-    cited_by_count: int | None  # when the release was made, whatever the citation window of the score
+    # When the release was made, whatever the citation window of the score: what came after publication.
+    cited_by_count: int | None = field(metadata={"known": "later"})
     primary_field: str | None  # of OpenAlex, for example "Neuroscience"
 
 
@@ -137,11 +138,21 @@ class PairView:
 View: TypeAlias = PaperView | PairView
 #: What a prompt can show of a paper, and what can be hidden of it.
 SEEN: Final = tuple(one.name for one in fields(PaperView))
+#: What of it became known only after publication. The citers that it counts are those that make the label.
+LATER: Final = tuple(one.name for one in fields(PaperView) if one.metadata.get("known") == "later")
+#: publication: nothing of LATER is seen. release: all that the release says.
+AsOf = Literal["publication", "release"]
 
 
 def change_view(view: View, change: Callable[[PaperView], PaperView]) -> View:
     """Change what is shown of a paper, or of each of two."""
     return PairView(change(view.A), change(view.B)) if isinstance(view, PairView) else change(view)
+
+
+def list_hidden(hide: Sequence[str], as_of: str) -> tuple[str, ...]:
+    """List what is not seen of a paper, in the order of SEEN: what ``hide`` names, and what came later."""
+    hidden = {*hide, *(LATER if as_of == "publication" else ())}
+    return tuple(name for name in SEEN if name in hidden)
 
 
 def hide_fields(view: View, hidden: Sequence[str]) -> View:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Final, Literal
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import PositiveInt, check_fields
@@ -17,6 +16,7 @@ from sciscirl.errors import PromptError, ReleaseError, RewardError, SciSciRLErro
 from sciscirl.task.contracts import Answer, ContractName, Reasons, is_cut_off, parse_answer, render_answer, void
 from sciscirl.task.papers import (
     SEEN,
+    AsOf,
     OwnTarget,
     PairTarget,
     Paper,
@@ -24,6 +24,7 @@ from sciscirl.task.papers import (
     View,
     count_labels,
     hide_fields,
+    list_hidden,
     list_labels,
 )
 from sciscirl.task.prompts import STYLES, PromptTemplate, find_prompt
@@ -37,16 +38,11 @@ from sciscirl.task.rewards import (
     score_answer,
 )
 
-if TYPE_CHECKING:
-    from tinker_cookbook.renderers import Renderer
-
 #: How the labels of a paper count. equal: its label, like that of any other. confidence: its label, as much as one can
 #: trust it. chances: each label, as likely as it is.
 Weight = Literal["equal", "confidence", "chances"]
 #: Papers that a reward is tried on before a run, if it is a function.
 _N_TRIED: Final = 64
-#: A word with a sign before it, a number, or signs.
-_PIECES: Final = re.compile(r"[^A-Za-z\d]?[A-Za-z]+|\d+|[^A-Za-z\d]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +56,9 @@ class Task:
         contract: the keys of an answer.
         reward: a name in the table of rewards; options such as reward_correct change its numbers.
         max_paper_tokens: cut the text of a paper to this many tokens.
-        hide: fields of a paper that neither prompt nor baselines see, such as cited_by_count.
+        hide: fields of a paper that neither prompt nor baselines see, such as primary_field.
+        as_of: what prompt and baselines know of a paper. publication: nothing that came later, so cited_by_count is
+            hidden. release: all that the release says of it.
         weight: how the labels of a paper count, in rewards and in supervised training. equal: its label, like that of
             any other. confidence: its label, as much as one can trust it (label_confidence). chances: each label, as
             likely as it is if the work is cited anew (soft targets).
@@ -72,6 +70,7 @@ class Task:
     reward: str = "soft"
     max_paper_tokens: PositiveInt = 1024  # not published
     hide: tuple[str, ...] = ()
+    as_of: AsOf = "release"  # as published: the presets of our own have publication
     weight: Weight = "equal"
 
 
@@ -134,13 +133,14 @@ class TaskRules(Task):
             if name not in SEEN:
                 raise SciSciRLError(f"hide names {name!r}, needs some of {', '.join(SEEN)}.{suggest(name, SEEN)}")
         object.__setattr__(self, "hide", tuple(name for name in SEEN if name in self.hide))
-        if {*SEEN} == {*self.hide, *(self.target.hidden if isinstance(self.target, OwnTarget) else ())}:
+        if {*SEEN} == {*self.hidden, *(self.target.hidden if isinstance(self.target, OwnTarget) else ())}:
             raise SciSciRLError(f"hide names every field of a paper. Leave one of {', '.join(SEEN)} to judge by.")
-        shown = [name for name in (self.own_prompt.shown if self.own_prompt else ()) if name in self.hide]
+        shown = [name for name in (self.own_prompt.shown if self.own_prompt else ()) if name in self.hidden]
         if shown:
-            raise PromptError(
-                f"prompt {self.style!r} shows ${shown[0]}, which hide names. Leave it out of one of them."
-            )
+            why = "hide names. Leave it out of one of them."
+            if shown[0] not in self.hide:
+                why = "nobody knew at publication. Leave it out, or set as_of=release."
+            raise PromptError(f"prompt {self.style!r} shows ${shown[0]}, which {why}")
         if (
             isinstance(self.target, PairTarget)
             and self.own_prompt is not None
@@ -228,16 +228,21 @@ class TaskRules(Task):
     @property
     def prompt(self) -> PromptTemplate:
         """The prompt, as a template that needs nothing but the paper."""
-        return (self.own_prompt or find_prompt(self.style)).filled(self.contract, self.target, self.hide)
+        return (self.own_prompt or find_prompt(self.style)).filled(self.contract, self.target, self.hidden)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """What neither prompt nor baselines see of a paper: what ``hide`` names, and what ``as_of`` leaves out."""
+        return list_hidden(self.hide, self.as_of)
 
     def see(self, view: View) -> View:
         """Return a paper without what is hidden."""
-        return hide_fields(view, self.hide)
+        return hide_fields(view, self.hidden)
 
     def render(self, view: View) -> list[dict[str, str]]:
         """Write the messages that ask about one paper."""
         prompt = self.own_prompt or find_prompt(self.style)
-        return prompt.render(view, self.contract, self.target, self.hide)
+        return prompt.render(view, self.contract, self.target, self.hidden)
 
     def _balance(self, counts: Iterable[tuple[str, int]]) -> RewardTable:
         return balance(self._unfitted, counts, self.target if isinstance(self.target, OwnTarget) else None)
@@ -262,23 +267,3 @@ def find_shortest_answers(rules: TaskRules) -> list[str]:
     )
     parsed = (json.loads(answer, parse_float=lambda number: int(float(number))) for answer in answers)
     return [json.dumps(answer, ensure_ascii=False, separators=(",", ":")) for answer in parsed]
-
-
-def check_max_tokens(max_tokens: int, rules: TaskRules, renderer: Renderer | None = None) -> None:
-    """Refuse a limit under which no valid answer fits."""
-
-    def count(text: str) -> int:
-        # Without a tokenizer, words, numbers and signs: the tokenizers of today do not put two of these into one token.
-        return len(_PIECES.findall(text) if tokenizer is None else tokenizer.encode(text, add_special_tokens=False))
-
-    tokenizer: Any = renderer.tokenizer if renderer is not None else None
-    tokenizer = None if getattr(tokenizer, "is_estimate", False) else tokenizer
-    ends = renderer.get_stop_sequences() if renderer is not None and tokenizer is not None else [0]
-    answer = min(find_shortest_answers(rules), key=count)
-    needed = count(answer) + min(1 if isinstance(end, int) else count(end) for end in ends)
-    if max_tokens < needed:
-        who = f", counted by the tokenizer of {tokenizer.name_or_path}" if tokenizer is not None else ""
-        raise SciSciRLError(
-            f"max_tokens is {max_tokens}, needs at least {needed}: so many tokens has the shortest valid answer under "
-            f"the contract {rules.contract}, {answer}, with the end of its turn{who}."
-        )

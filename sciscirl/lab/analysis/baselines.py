@@ -188,9 +188,10 @@ def run_baseline(
 
 
 def _state_target(rules: TaskRules) -> dict[str, object]:
-    """State the hidden fields and an own label. The preset or the predictions tell the other tasks."""
+    """State what was not seen, and an own label. The preset or the predictions tell the other tasks."""
     described = describe_rules(rules)
-    return {name: described[name] for name in ("hide", *(("target", "own_label") if "own_label" in described else ()))}
+    own = ("target", "own_label") if "own_label" in described else ()
+    return {name: described[name] for name in ("hide", "as_of", *own)}
 
 
 def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:

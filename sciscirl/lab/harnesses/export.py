@@ -13,13 +13,14 @@ from sciscidata.release.release import check_target
 from sciscidata.storage import atomic_folder, real_path
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.answer_length import check_max_tokens
 from sciscirl.options import AskedOptions, PresetName, partial_of_preset
 from sciscirl.presets import describe_rules, find_preset, recall_rules
 from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import Paper
 from sciscirl.task.release import Part, SplitName, choose_target, open_release
 from sciscirl.task.rewards import score_answer
-from sciscirl.task.rules import TaskRules, check_max_tokens
+from sciscirl.task.rules import TaskRules
 
 #: In the folder of an exported task: its rules, and where they come from.
 FACTS: Final = "task.json"

@@ -205,8 +205,10 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
         line += f" These labels let a model expect {BEST} {show(group.ceiling[BEST])} at most."
     if compared.n_papers < FEWEST:
         line += f" {compared.n_papers:,} papers are too few to tell."
-    if run.settings.get("hide"):
-        line += f" Prompts withheld: {', '.join(run.settings['hide'])}."
+    if run.withheld:
+        line += f" Prompts withheld: {', '.join(run.withheld)}."
+    if run.shown_later:
+        line += f" Prompts showed what came after publication: {', '.join(run.shown_later)}."
     return Verdict(score, before, above, line)
 
 
@@ -394,7 +396,7 @@ def _show_way(way: Repeated, compared: Comparison, verdicts: Mapping[str, Verdic
         show_estimate(before.gain, signed=True) if before else ABSENT,
         ABSENT if p is None else show_p(p),
         show_estimate(above.gain, signed=True) if above else ABSENT,
-        ", ".join(_first(way).settings.get("hide") or ()) or ABSENT,
+        ", ".join(_first(way).withheld) or ABSENT,
     ]
 
 

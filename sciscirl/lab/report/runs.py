@@ -34,7 +34,17 @@ from sciscirl.runs.checkpoints import ADAPTER, LOOKS_FILE, count_test_looks, lis
 from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE, parse_row, read_lines, read_rows
 from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.runs.record import RUN_FILE, find_eval_split, is_supervised, name_facts, name_run, read_facts
-from sciscirl.task.papers import TARGETS, Target, TargetName, list_labels, read_own_target, short_name
+from sciscirl.task.papers import (
+    LATER,
+    TARGETS,
+    AsOf,
+    Target,
+    TargetName,
+    list_hidden,
+    list_labels,
+    read_own_target,
+    short_name,
+)
 from sciscirl.task.predictions import prediction_schema
 from sciscirl.task.release import PartName, read_split
 
@@ -87,6 +97,18 @@ class RecordedRun:
         """Of which run and ``step`` the weights of an evaluation are; {} where it does not say so."""
         stated = self.settings.get("weights") or self.settings.get("selected")
         return cast("Mapping[str, Any]", stated) if isinstance(stated, Mapping) else {}
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The fields of a paper that its prompts did not show. Older runs withheld nothing that came later."""
+        return list_hidden(self.settings.get("hide") or (), self.settings.get("as_of") or "release")
+
+    @property
+    def shown_later(self) -> list[str]:
+        """What its prompts showed, and nobody knew at publication."""
+        prompt = self.settings.get("prompt")
+        user = str(prompt.get("user")) if isinstance(prompt, Mapping) else "$record"  # that of older runs
+        return [name for name in LATER if name not in self.withheld and ("$record" in user or f"${name}" in user)]
 
     @property
     def last(self) -> Evaluation | None:
@@ -327,6 +349,7 @@ class _Settings(msgspec.Struct):
     target: str = "disruption"  # older runs name none
     own_label: Any = None
     hide: list[str] = []
+    as_of: AsOf = "release"
 
 
 class _Facts(msgspec.Struct):

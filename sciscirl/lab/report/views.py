@@ -300,7 +300,7 @@ def view_examples(runs: Sequence[RecordedRun], *, n_each: int, release: Path | N
             papers = texts[split]
         else:
             n_without += 1
-        withheld = run.settings.get("hide") or ()
+        withheld = run.withheld
         examples[run.name] = [_make_example(outcome, row, papers, withheld) for outcome, row in _choose(table, n_each)]
     if not any(examples.values()):
         return None

@@ -33,6 +33,7 @@ from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import align_columns, counted, printable
 from sciscirl.errors import CollapseError, FullServerError, SciSciRLError
 from sciscirl.lab.analysis.compare import Comparison, compare_predictions, list_asked
+from sciscirl.lab.answer_length import check_max_tokens
 from sciscirl.lab.dry_run import describe_server_sft, describe_server_training
 from sciscirl.lab.report.comparison import render_comparison
 from sciscirl.lab.report.runs import RecordedRun, judge_baselines, read_run
@@ -47,7 +48,6 @@ from sciscirl.runs.folder import expand_home, locked_folder, refuse_release
 from sciscirl.runs.record import describe_run
 from sciscirl.runs.server_checks import check_server
 from sciscirl.task.release import PaperChoice, read_split, settle_choice, size_held_out
-from sciscirl.task.rules import check_max_tokens
 
 _log = logging.getLogger(__name__)
 

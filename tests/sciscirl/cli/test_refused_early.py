@@ -14,7 +14,8 @@ from sciscirl.lab.harnesses.export import ExportConfig, export_task
 from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.options import SftOptions, TrainOptions
 from sciscirl.presets import PRESETS, make_preset
-from sciscirl.task.rules import check_max_tokens, find_shortest_answers
+from sciscirl.lab.answer_length import check_max_tokens
+from sciscirl.task.rules import find_shortest_answers
 from tests.sciscirl.tinker_stub import serve_models
 
 TRAINING = ("train", "train --backend local", "sft --backend tinker", "sft --backend peft")

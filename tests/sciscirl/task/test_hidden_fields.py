@@ -16,7 +16,7 @@ from sciscirl.lab.report.comparison import compare_files
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import PRESETS, describe, find_preset, make_preset, recall_preset
 from sciscirl.task.contracts import CONTRACTS
-from sciscirl.task.papers import SEEN, TARGETS, PaperView
+from sciscirl.task.papers import LATER, SEEN, TARGETS, PaperView
 from sciscirl.task.prompts import STYLES, PromptTemplate, render_prompt
 from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
@@ -113,6 +113,7 @@ def test_presets_options_and_records_of_runs_hold_what_is_hidden(toy_slice, toy_
     assert recall_preset(described).rules == preset.rules
     assert described["prompt_sha256"] != describe(find_preset("exp4"))["prompt_sha256"]
     assert all(describe(one)["hide"] == [] for one in PRESETS.values())
+    assert describe(preset)["as_of"] == "release"
     builder = make_builder(toy_slice, toy_model, hide=HIDDEN)
     (record,) = records_of(build_messages(builder.eval_papers()[0], builder.rules(), toy_renderer))
     assert [record[name] for name in HIDDEN] == [None, None]
@@ -127,3 +128,63 @@ def test_baselines_record_what_they_did_not_see_and_a_comparison_marks_it(toy_sl
     (pair,) = compare_files(words, CompareConfig()).pairs
     assert pair.asked_otherwise == ("hide",)
     assert list_asked({"style": "plain"})["hide"] == list_asked({"baseline": "majority"})["hide"] == []
+
+
+# --- as of publication --------------------------------------------------------------------------------------------
+
+PUBLISHED = ("baseline", "exp1", "exp2", "exp3", "exp4", "exp5", "novelty", "joint", "adversarial")
+
+
+def test_presets_of_our_own_know_what_was_known_at_publication_and_published_ones_all_of_the_release():
+    assert LATER == ("cited_by_count",)
+    assert [name for name, preset in PRESETS.items() if preset.rules.as_of == "release"] == [*PUBLISHED]
+    for name, preset in PRESETS.items():
+        assert preset.rules.hidden == (() if name in PUBLISHED else LATER), name
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_that_came_later_reaches_a_prompt_as_of_publication(style, target):
+    rules = TaskRules(target=target, style=style, as_of="publication")
+    messages = rules.render(VIEW)
+    assert messages == rules.render(replace(VIEW, **dict.fromkeys(LATER, 7)))
+    assert all(record[name] is None for record in records_of(messages) for name in LATER)
+    assert "65537" not in json.dumps(messages)
+    assert "65537" in json.dumps(replace(rules, as_of="release").render(VIEW))
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_nothing_that_came_later_reaches_a_baseline_as_of_publication(name, toy_slice):
+    train, test = read_split(toy_slice, "train"), read_split(toy_slice, "test")
+
+    def scramble(papers):
+        return [
+            replace(paper, view=replace(paper.view, **dict.fromkeys(LATER, number**2)))
+            for number, paper in enumerate(papers)
+        ]
+
+    rules = TaskRules(as_of="publication")
+    known = run_baseline(name, train, test, rules=rules)
+    assert run_baseline(name, scramble(train), scramble(test), rules=rules).equals(known)
+
+
+def test_a_prompt_that_shows_what_came_later_is_refused_as_of_publication():
+    shows = PromptTemplate(name="own", system="$task", user="$title $cited_by_count")
+    with pytest.raises(PromptError, match=r"prompt 'own' shows \$cited_by_count, which nobody knew at publication"):
+        TaskRules(style="own", own_prompt=shows, as_of="publication")
+    assert TaskRules(style="own", own_prompt=shows).hidden == ()
+
+
+def test_a_run_of_before_knew_all_of_the_release_whatever_its_preset_knows_today():
+    stated = json.loads(json.dumps(describe(find_preset("exp6"))))
+    assert recall_preset(stated).rules == find_preset("exp6").rules
+    del stated["as_of"]
+    assert recall_preset(stated).rules == replace(find_preset("exp6").rules, as_of="release")
+
+
+def test_a_comparison_marks_what_was_known_when(toy_slice, tmp_path):
+    for as_of in ("release", "publication"):
+        evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / as_of, as_of=as_of))
+    words = [f"{as_of}={tmp_path / as_of / 'tfidf_logistic'}" for as_of in ("release", "publication")]
+    (pair,) = compare_files(words, CompareConfig()).pairs
+    assert pair.asked_otherwise == ("as_of",)
