@@ -142,34 +142,6 @@ COMMONNESS = pl.Schema(
 #: One row per work of WORKS; both are null when undefined, and 0 is a value.
 WANG_NOVELTY = pl.Schema({"work_id": pl.Int64(), "n_new_pairs": pl.Int64(), "wang_novelty": pl.Float64()})
 
-#: One row per work of WORKS: what earlier years say of its references. Null when undefined; without a year, all is.
-PUBLICATION_FEATURES = pl.Schema(
-    {
-        "work_id": pl.Int64(),
-        "publication_year": pl.Int32(),
-        "primary_field": pl.String(),
-        "n_references": pl.Int64(),
-        "n_references_dated": pl.Int64(),
-        "reference_age_mean": pl.Float64(),
-        "reference_age_median": pl.Float64(),
-        "reference_age_min": pl.Int64(),
-        "reference_age_max": pl.Int64(),
-        "reference_citations": pl.Int64(),
-        "reference_citations_mean": pl.Float64(),
-        "reference_citations_median": pl.Float64(),
-        "reference_citations_max": pl.Int64(),
-        "share_references_uncited": pl.Float64(),
-        "reference_recent_citations": pl.Int64(),
-        "reference_recent_citations_mean": pl.Float64(),
-        "n_references_with_cd": pl.Int64(),
-        "reference_cd_mean": pl.Float64(),
-        "n_coupled": pl.Int64(),
-        "n_coupled_twice": pl.Int64(),
-        "coupling_max": pl.Int64(),
-        "coupling_mean": pl.Float64(),
-    }
-)
-
 #: One row per (citing year, venue pair) of a corpus; source_id_a <= source_id_b. ``std`` is null where the null model
 #: allows only one count.
 PAIR_STATISTICS = pl.Schema(

@@ -17,11 +17,39 @@ from sciscidata.graph.edges import edges_of, warn_of_edges
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.options.checks import check_threads
 from sciscidata.records.ids import with_original_ids
-from sciscidata.schemas import CITATIONS, PUBLICATION_FEATURES, WORKS, require_columns
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.terminal.progress import Advance, progress_bar
 
 _STAGE: Final = "compute_publication_features"
 _RECENT_YEARS: Final = 5
+
+#: One row per work of WORKS: what earlier years say of its references. Null when undefined; without a year, all is.
+PUBLICATION_FEATURES = pl.Schema(
+    {
+        "work_id": pl.Int64(),
+        "publication_year": pl.Int32(),
+        "primary_field": pl.String(),
+        "n_references": pl.Int64(),
+        "n_references_dated": pl.Int64(),
+        "reference_age_mean": pl.Float64(),
+        "reference_age_median": pl.Float64(),
+        "reference_age_min": pl.Int64(),
+        "reference_age_max": pl.Int64(),
+        "reference_citations": pl.Int64(),
+        "reference_citations_mean": pl.Float64(),
+        "reference_citations_median": pl.Float64(),
+        "reference_citations_max": pl.Int64(),
+        "share_references_uncited": pl.Float64(),
+        "reference_recent_citations": pl.Int64(),
+        "reference_recent_citations_mean": pl.Float64(),
+        "n_references_with_cd": pl.Int64(),
+        "reference_cd_mean": pl.Float64(),
+        "n_coupled": pl.Int64(),
+        "n_coupled_twice": pl.Int64(),
+        "coupling_max": pl.Int64(),
+        "coupling_mean": pl.Float64(),
+    }
+)
 
 
 def compute_publication_features(

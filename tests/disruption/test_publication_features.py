@@ -15,10 +15,10 @@ from sciscidata.disruption import _publication_kernels as kernels
 from sciscidata.disruption import publication_features
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import score_graph
+from sciscidata.disruption.publication_features import PUBLICATION_FEATURES
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.graph.graph import build_graph
 from sciscidata.indicators import compute_publication_features
-from sciscidata.schemas import PUBLICATION_FEATURES
 from tests.disruption.test_index import frames
 from tests.oracles import cd_family
 from tests.real_graphs import scan_real
