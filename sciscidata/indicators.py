@@ -10,6 +10,7 @@ from sciscidata.disruption.label_stability import find_label_stability
 from sciscidata.disruption.missing_data import find_effect_of_missing_data
 from sciscidata.disruption.noise import NoiseEffect, find_noise_effect
 from sciscidata.disruption.null_model import compute_null_cd_index
+from sciscidata.disruption.publication_features import compute_publication_features
 from sciscidata.disruption.self_citations import compute_independent_cd_index, find_self_citations
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.graph.control_variables import compute_control_variables, compute_percentile
@@ -38,6 +39,7 @@ __all__ = [
     "compute_novelty_confidence",
     "compute_null_cd_index",
     "compute_percentile",
+    "compute_publication_features",
     "compute_shibayama_novelty",
     "find_communities",
     "find_effect_of_missing_data",
