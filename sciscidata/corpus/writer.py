@@ -76,7 +76,8 @@ def write_corpus(
         "citations": require_columns(corpus.citations, CITATIONS, frame_name="CITATIONS", stage=stage),
     }
     sizes = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in inputs]
-    made_of = {"format_version": FORMAT_VERSION_OF_CORPUS, "texts": texts, "inputs": sizes, "source": corpus.provenance}
+    made_of: dict[str, Any] = {"format_version": FORMAT_VERSION_OF_CORPUS, "texts": texts, "inputs": sizes}
+    made_of["source"] = corpus.provenance
     of_authors = None if authors is None else authors.collect_schema()
     if of_authors is not None:
         made_of[WRITTEN_BY] = of_authors.names() if of_authors.keys() >= AUTHORS.keys() else True
