@@ -43,22 +43,6 @@ DATES = pl.Schema({"publication_date": pl.Date()})
 #: One row per reference: ``citing_id`` lists ``cited_id``. Inputs may hold repeats, and works that cite themselves.
 CITATIONS = pl.Schema({"citing_id": pl.Int64(), "cited_id": pl.Int64()})
 
-#: One row per work and author of OpenAlex. Other sources say ``work_id`` and ``author_id`` only, which may be text.
-AUTHORS = pl.Schema(
-    {
-        "work_id": pl.Int64(),
-        "author_id": pl.Int64(),  # the number after A; null where OpenAlex has no id
-        "author_number": pl.Int32(),  # the first author of a work is 1
-        "author_position": pl.String(),  # first, middle, last
-        "is_corresponding": pl.Boolean(),
-        "author_name": pl.String(),
-        "orcid": pl.String(),
-        "institution_ids": pl.List(pl.Int64()),  # the numbers after I
-        "rors": pl.List(pl.String()),
-        "country_codes": pl.List(pl.String()),
-    }
-)
-
 #: One row per work of WORKS. Counts are null for a work without a year; ``cd_index`` is null when undefined. Computed
 #: scores also have ``window_complete`` (Boolean); stages that read scores need none.
 CD_SCORES = pl.Schema(

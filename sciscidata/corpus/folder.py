@@ -27,8 +27,9 @@ from sciscidata.errors import (
 )
 from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, Time, read_graph, write_graph
 from sciscidata.options.checks import Configuration, Folder
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.ids import ORIGINAL_ID
-from sciscidata.schemas import AUTHORS, CITATIONS, DATES, WORKS, Corpus
+from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.storage import (
     BLANK_SEAL,
     cached_folder,

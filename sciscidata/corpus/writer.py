@@ -36,8 +36,9 @@ from sciscidata.corpus.folder import (
     scan_corpus,
 )
 from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError, UnsafeNameError
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.ids import ORIGINAL_ID
-from sciscidata.schemas import AUTHORS, CITATIONS, DATES, WORKS, Corpus, require_columns
+from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus, require_columns
 from sciscidata.storage import find_damaged, hash_file, refuse_link, seal_json, storage_error, whole_when_done
 from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.parquet import ROWS_PER_GROUP, write_parquet

@@ -12,8 +12,8 @@ import polars as pl
 from sciscidata.corpus.folder import CorpusConfig, read_report, scan_authors_of
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.remote.object_store import is_url
-from sciscidata.schemas import AUTHORS
 from sciscidata.sources.example.source import AUTHORS_FILE, ExampleConfig
 from sciscidata.sources.exports.source import ExportsConfig, scan_author_names
 from sciscidata.sources.lazy_batches import scan_batches

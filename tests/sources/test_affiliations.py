@@ -14,7 +14,7 @@ from sciscidata import CorpusConfig, ExampleConfig, RecordsConfig, SnapshotConfi
 from sciscidata.corpus.folder import scan_authors_of
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.errors import ReleaseExistsError
-from sciscidata.schemas import AUTHORS
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.storage import BLANK_SEAL, seal_json
 
 _FILES = ("synergy_A.works.jsonl.gz", "openalexpro_A.works.jsonl.gz")

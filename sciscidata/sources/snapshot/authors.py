@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.ids import openalex_number, openalex_numbers
 from sciscidata.records.json_record import split_entries, strict_json
-from sciscidata.schemas import AUTHORS
 from sciscidata.sources.record_files import BATCH_WORKS, read_values
 from sciscidata.sources.snapshot.layout import Part
 

@@ -31,9 +31,9 @@ from sciscidata.engines.engine import Engine
 from sciscidata.engines.local import run_here
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import CorruptRecordError, SciSciDataError
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.plain_text import clean_text
 from sciscidata.records.work_columns import PARSER_VERSION, citations_of
-from sciscidata.schemas import AUTHORS
 from sciscidata.sources.record_files import count_new, later_change
 from sciscidata.sources.snapshot.authors import read_authors
 from sciscidata.sources.snapshot.downloads import Reach, downloaded

@@ -40,10 +40,11 @@ from sciscidata.corpus.writer import (
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.options.checks import Configuration, FolderOrUrl, PositiveInt, require_config
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.dois import CHANGED_DOIS, describe_changed
 from sciscidata.records.work_columns import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
-from sciscidata.schemas import AUTHORS, Corpus
+from sciscidata.schemas import Corpus
 from sciscidata.sources.kinds import REFERENCES_PER_WORK, Citations, Opening, ToRead, open_large
 from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
