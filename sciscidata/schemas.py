@@ -43,9 +43,6 @@ DATES = pl.Schema({"publication_date": pl.Date()})
 #: One row per reference: ``citing_id`` lists ``cited_id``. Inputs may hold repeats, and works that cite themselves.
 CITATIONS = pl.Schema({"citing_id": pl.Int64(), "cited_id": pl.Int64()})
 
-#: One row per work and author. Where a source has names only, ``author_id`` is text.
-AUTHORS = pl.Schema({"work_id": pl.Int64(), "author_id": pl.Int64()})  # the number after A in an OpenAlex id
-
 #: One row per work of WORKS. Counts are null for a work without a year; ``cd_index`` is null when undefined. Computed
 #: scores also have ``window_complete`` (Boolean); stages that read scores need none.
 CD_SCORES = pl.Schema(

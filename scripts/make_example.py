@@ -12,13 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import zstandard
 
 from sciscidata import RecordsConfig, scan_authors
+from sciscidata.corpus.folder import options_of
 from sciscidata.records.json_record import read_record
 from sciscidata.records.work_columns import rows_of_records
 from sciscidata.sources.example.source import AUTHORS_FILE, WORKS_FILE
 from sciscidata.sources.record_files import read_values
+from sciscidata.storage.parquet import write_parquet
 
 _KEPT = ("id", "doi", "title", "publication_year", "publication_date", "type", "cited_by_count", "is_retracted")
 _LONG = ("updated_date", "referenced_works", "abstract_inverted_index")  # last, which packs better
@@ -57,6 +60,7 @@ if __name__ == "__main__":
     packed = zstandard.ZstdCompressor(compression_params=parameters).compress(b"".join(line + b"\n" for line in lines))
     WORKS_FILE.write_bytes(packed)
     print(f"{WORKS_FILE}: {len(lines):,} works, {len(packed):,} bytes")
-    authors = scan_authors(RecordsConfig(inputs=(str(path),))).sort("work_id", "author_id").collect()
-    authors.write_parquet(AUTHORS_FILE, compression_level=19)
-    print(f"{AUTHORS_FILE}: {authors.height:,} pairs of work and author")
+    authors = scan_authors(RecordsConfig(inputs=(str(path),))).sort("work_id", "author_number").collect()
+    persons = [pl.lit(None, pl.String()).alias(name) for name in ("author_name", "orcid")]
+    write_parquet(authors.with_columns(persons), AUTHORS_FILE, **options_of("authors") | {"compression_level": 19})
+    print(f"{AUTHORS_FILE}: {authors.height:,} rows of work and author")

@@ -27,6 +27,7 @@ from sciscidata.errors import (
 )
 from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, Time, read_graph, write_graph
 from sciscidata.options.checks import Configuration, Folder
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.storage import (
@@ -54,6 +55,8 @@ TABLES: dict[str, pl.Schema] = {
 }
 WRITTEN_BY = "authors"  # the table of who wrote which work, which a corpus may have; its number of rows in the report
 AUTHOR_KEY = "author_id"  # of the report, where there are authors: the type of their ids
+_AFFILIATED_KEY = "has_affiliations"  # of the report, where the authors have all columns of AUTHORS
+_REPEATING = ["author_position", "author_name", "rors.list.element", "country_codes.list.element"]  # columns of AUTHORS
 FOLDERS = (*TABLES, WRITTEN_BY)
 _TYPES_OF_IDS = {"String": pl.String(), "Int64": pl.Int64()}
 ORIGINAL_KEY = "original_id"  # of the report: the type of this column of the works, where they have one
@@ -126,7 +129,7 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
 
 
 def scan_authors_of(out: str | Path) -> pl.LazyFrame:
-    """Scan who wrote which work of a corpus on disk: ``work_id`` and ``author_id``, in the order of the parts.
+    """Scan who wrote which work of a corpus on disk: AUTHORS or its first two columns, in the order of the parts.
 
     Files are compared with their SHA-256 once, before their first row is read. Raises ConfigError if there are none.
     """
@@ -136,8 +139,15 @@ def scan_authors_of(out: str | Path) -> pl.LazyFrame:
             f"the corpus in {out} holds no authors. Ingest its source again with keep_authors=True (and overwrite=True "
             "unless it is a snapshot), or name two columns of a table: scan_authors(table, id='paper', authors='by')."
         )
-    schema = pl.Schema({_KEY: WORKS[_KEY], AUTHOR_KEY: dtype})
+    is_whole = report.get(_AFFILIATED_KEY) is True
+    schema = AUTHORS if is_whole else pl.Schema({_KEY: WORKS[_KEY], AUTHOR_KEY: dtype})
     return _source(files.out, _reader(files, WRITTEN_BY, stems, by_part, schema), schema)
+
+
+def describe_authors(n_rows: int, schema: Mapping[str, pl.DataType]) -> dict[str, Any]:
+    """Return what the report says of the authors."""
+    is_whole = schema.keys() >= AUTHORS.keys()
+    return {WRITTEN_BY: n_rows, AUTHOR_KEY: str(schema[AUTHOR_KEY])} | ({_AFFILIATED_KEY: True} if is_whole else {})
 
 
 def _open(out: Path, part: int | None) -> tuple[_Files, dict[str, list[str]], dict[str, pl.Series], dict[str, Any]]:
@@ -242,7 +252,7 @@ def _read_removed(path: Path) -> pl.DataFrame:
 
 def options_of(table: str) -> dict[str, Any]:
     """Return how pyarrow writes a table. Ids of authors hardly repeat: a dictionary takes half as much space again."""
-    return {"compression_level": 1, "use_dictionary": table != WRITTEN_BY}
+    return {"compression_level": 1, "use_dictionary": _REPEATING if table == WRITTEN_BY else True}
 
 
 def describe_part(file: IO[bytes], table: str) -> dict[str, Any]:

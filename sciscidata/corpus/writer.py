@@ -15,7 +15,6 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.corpus.folder import (
-    AUTHOR_KEY,
     DATED_KEY,
     FOLDERS,
     FORMAT_VERSION_OF_CORPUS,
@@ -28,6 +27,7 @@ from sciscidata.corpus.folder import (
     TABLES,
     UNFINISHED,
     WRITTEN_BY,
+    describe_authors,
     describe_part,
     options_of,
     own_files,
@@ -36,6 +36,7 @@ from sciscidata.corpus.folder import (
     scan_corpus,
 )
 from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError, UnsafeNameError
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus, require_columns
 from sciscidata.storage import find_damaged, hash_file, refuse_link, seal_json, storage_error, whole_when_done
@@ -76,8 +77,11 @@ def write_corpus(
         "citations": require_columns(corpus.citations, CITATIONS, frame_name="CITATIONS", stage=stage),
     }
     sizes = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in inputs]
-    made_of = {"format_version": FORMAT_VERSION_OF_CORPUS, "texts": texts, "inputs": sizes, "source": corpus.provenance}
-    made_of |= {} if authors is None else {WRITTEN_BY: True}
+    made_of: dict[str, Any] = {"format_version": FORMAT_VERSION_OF_CORPUS, "texts": texts, "inputs": sizes}
+    made_of["source"] = corpus.provenance
+    of_authors = None if authors is None else authors.collect_schema()
+    if of_authors is not None:
+        made_of[WRITTEN_BY] = of_authors.names() if of_authors.keys() >= AUTHORS.keys() else True
     identity = json.dumps(made_of, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     refuse_foreign(out)
     with locked_folder(out), _claimed(out, identity, overwrite=overwrite):
@@ -99,12 +103,12 @@ def write_corpus(
         if not n_works:
             raise EmptyInputError("the source holds no work. Check its files and options.")
         written: list[_Part] = []
-        if authors is not None:
+        if authors is not None and of_authors is not None:
             (out / WRITTEN_BY).mkdir(exist_ok=True)
-            n_pairs, written = _write_parts(authors.select("work_id", AUTHOR_KEY), out, [WRITTEN_BY], advance)
-            if not n_pairs:
+            n_rows, written = _write_parts(authors, out, [WRITTEN_BY], advance)
+            if not n_rows:
                 raise EmptyInputError("the source names no author of any work. Check it, or leave authors out.")
-            of_columns |= {WRITTEN_BY: n_pairs, AUTHOR_KEY: str(authors.collect_schema()[AUTHOR_KEY])}
+            of_columns |= describe_authors(n_rows, of_authors)
         write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
         files: dict[str, dict[str, Any]] = {}
         for stem, name, described in works + citations + written:

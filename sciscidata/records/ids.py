@@ -41,9 +41,9 @@ MISSING: Final = ("NA", "N/A", "NULL", "null", r"\N", "NaN", "nan", "None", "<NA
 _OPENALEX: Final = "https://openalex.org/"
 _ADDRESS: Final = r"(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?"
 _MOST: Final = 10**18  # numbers of OpenAlex have at most 18 digits
-_OPENALEX_ID: Final = re.compile(rf"\s*{_ADDRESS}([WSVA])0*([1-9][0-9]{{0,17}})/?\s*", re.I)
-#: W for works, S for venues, V for venues until 2022, A for authors.
-Letter: TypeAlias = Literal["W", "S", "V", "A"]
+_OPENALEX_ID: Final = re.compile(rf"\s*{_ADDRESS}([WSVAI])0*([1-9][0-9]{{0,17}})/?\s*", re.I)
+#: W for works, S for venues, V for venues until 2022, A for authors, I for institutions.
+Letter: TypeAlias = Literal["W", "S", "V", "A", "I"]
 #: A number that may have lost digits, and several ids in one text.
 _LOSSY: Final = r"^[+-]?[0-9](?:\.[0-9]+)?[eE]\+[0-9]+$|^[+-]?[0-9]\.[0-9]+[eE][0-9]+$"
 _SEVERAL: Final = (

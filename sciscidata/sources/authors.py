@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from sciscidata.corpus.folder import CorpusConfig, scan_authors_of
+from sciscidata.corpus.folder import CorpusConfig, read_report, scan_authors_of
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.remote.object_store import is_url
-from sciscidata.schemas import AUTHORS
 from sciscidata.sources.example.source import AUTHORS_FILE, ExampleConfig
 from sciscidata.sources.exports.source import ExportsConfig, scan_author_names
 from sciscidata.sources.lazy_batches import scan_batches
@@ -30,6 +30,7 @@ from sciscidata.terminal.messages import counted
 logger = logging.getLogger(__name__)
 
 _STAGE: Final = "scan_authors"
+_OPENALEX_KINDS: Final = ("openalex snapshot", "records", "example")  # of a corpus
 #: Sources that say who wrote a work.
 WithAuthors: TypeAlias = ExampleConfig | RecordsConfig | SnapshotConfig | ExportsConfig | TablesConfig | CorpusConfig
 _NEEDS: Final = (
@@ -42,11 +43,12 @@ _NEEDS: Final = (
 def scan_authors(
     source: WithAuthors | AnyFrame, *, id: str | None = None, authors: str | None = None, separator: str | None = None
 ) -> pl.LazyFrame:
-    """Scan who wrote which work: one row per work and author, for ``find_self_citations`` and others.
+    """Scan who wrote which work, and where they work: one row per work and author.
 
-    Of OpenAlex, an author is the number of its id; authors without one are left out, and counted in the log. Exports of
-    Scopus as CSV have ids, too. Other exports have names only: surname and initials (``poe ea``), so that namesakes are
-    one author, and a person who changes names is two. The log says which of the two it is.
+    ``find_self_citations`` and others take it as it is. Of OpenAlex, an author is the number of its id, and null
+    without one, which the log counts. Exports of Scopus as CSV have ids, too. Other exports have names only: surname
+    and initials (``poe ea``), so that namesakes are one author, and a person who changes names is two. The log says
+    which of the two it is.
 
     Args:
         source: an ExampleConfig, RecordsConfig, ExportsConfig, a TablesConfig that names its column, or a
@@ -58,7 +60,15 @@ def scan_authors(
 
     Returns:
         work_id (Int64, as in WORKS) and author_id (Int64; String of exports, and where a table has text), each pair
-        once, unordered.
+        once. Of exports and tables that is all, unordered. Records of OpenAlex say more, in the order of their lists:
+        author_number (Int32, from 1), author_position (String: first, middle or last), is_corresponding (Boolean),
+        author_name (String, as the work prints it; in records before 2024 OpenAlex's name of the author) and orcid
+        (String, an address). Then three lists of one length, an entry for each institution: institution_ids (Int64,
+        the number after I), rors (String, an address) and country_codes (String, two capital letters). A country that
+        comes with no institution has an entry of its own at the end. ``explode`` of the three gives a row for each
+        institution. What a record does not say is null, or an empty list. The example has no names and no orcid.
+
+        Only the columns of a query are read. A corpus of an earlier version has the first two, and the log says so.
 
     Raises:
         ConfigError: when called; ``source`` is another thing, columns of a table are not named, or the corpus holds no
@@ -70,7 +80,10 @@ def scan_authors(
     Example:
         >>> from sciscidata import ExampleConfig
         >>> scan_authors(ExampleConfig()).collect().height
-        20084
+        20462
+        >>> places = scan_authors(ExampleConfig()).explode("institution_ids", "rors", "country_codes")
+        >>> places.filter(country_codes="NL").select(pl.col("work_id").n_unique()).collect().item()
+        131
         >>> table = pl.DataFrame({"paper": ["P1", "P2"], "by": ["poe; woolf", "poe"]})
         >>> scan_authors(table, id="paper", authors="by").collect()["author_id"].sort().to_list()
         ['poe', 'poe', 'woolf']
@@ -83,7 +96,7 @@ def scan_authors(
         if isinstance(source, ExportsConfig):
             return scan_author_names(source)
         if isinstance(source, CorpusConfig):
-            return scan_authors_of(source.folder)
+            return _scan_kept(source.folder)
         if isinstance(source, TablesConfig):
             return scan_table_authors(source)
         parts = _find_parts(source)
@@ -94,6 +107,18 @@ def scan_authors(
     if not (id and authors):
         raise ConfigError(f"{_STAGE}: id and authors must name two columns of the table; {_STAGE} {_NEEDS}")
     return _authors_of_table(source, id, authors, separator).lazy()
+
+
+def _scan_kept(folder: str) -> pl.LazyFrame:
+    authors = scan_authors_of(folder)
+    is_of_openalex = read_report(Path(folder))[0].get("kind") in _OPENALEX_KINDS
+    if is_of_openalex and "institution_ids" not in authors.collect_schema():
+        logger.warning(
+            "%s: the corpus in %s was made by an earlier version, and has the ids of authors only. Ingest its source "
+            "again with keep_authors=True for institutions and countries.",
+            *(_STAGE, folder),
+        )
+    return authors
 
 
 def _authors_of_table(table: AnyFrame, id: str, authors: str, separator: str | None) -> pl.DataFrame:
@@ -122,23 +147,23 @@ def _find_parts(source: RecordsConfig | SnapshotConfig) -> list[Part]:
 
 
 def _read_once_each(parts: list[Part], columns: list[str]) -> Iterator[pl.DataFrame]:
-    """Read the pairs of all files; of a work that is there twice in JSON, the first counts, as in WORKS."""
+    """Read the authors of all files; of a work that is there twice in JSON, the first counts, as in WORKS."""
     seen: set[int] = set()
-    n_pairs = n_without = n_cut = 0
+    n_rows = n_without = n_cut = 0
     for part in parts:
-        for pairs, cut in read_authors(part, seen):
-            known = pairs.filter(pl.col("author_id") >= 0)
-            n_without += pairs.height - known.height
+        for rows, cut in read_authors(part, seen, columns):
+            n_without += rows["author_id"].null_count()
             n_cut += cut
-            n_pairs += known.height
-            yield known.unique().sort(AUTHORS.names()).select(columns)
-    if not n_pairs:
+            n_rows += rows.height
+            yield rows.select(columns)
+    if n_rows == n_without:
         raise EmptyInputError(
             f"{_STAGE}: no work of {counted(len(parts), 'file')} has an author with an id of OpenAlex. Ask for the "
             "field authorships when you download works."
         )
     if n_without:
-        logger.info("%s: left out %s no id of OpenAlex", _STAGE, counted(n_without, "author with", "authors with"))
+        who = counted(n_without, "author with", "authors with")
+        logger.info("%s: author_id is null of %s no id of OpenAlex", _STAGE, who)
     if n_cut:
         logger.warning(
             "%s: %s only the first 100 authors, as lists of the API have. Self-citations of the others are not seen. "

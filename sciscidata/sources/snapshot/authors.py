@@ -1,105 +1,218 @@
-"""Read who wrote the works of a part of a snapshot, or of a file of records."""
+"""Read who wrote the works of a part of a snapshot, or of a file of records, and where they work."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.ids import openalex_number, openalex_numbers
 from sciscidata.records.json_record import split_entries, strict_json
-from sciscidata.schemas import AUTHORS
 from sciscidata.sources.record_files import BATCH_WORKS, read_values
 from sciscidata.sources.snapshot.layout import Part
 
 #: Levels of a list in Parquet, which differ between writers.
 _LEVELS: Final = {"list", "element", "item", "array", "bag", "array_element"}
-_PATHS: Final = ("id", "authorships.author.id")
+_PLACE: Final = pl.Struct({"id": pl.String(), "ror": pl.String(), "country_code": pl.String()})
+#: An authorship as a record has it, as far as it is read.
+_AUTHORSHIP: Final = pl.Struct(
+    {
+        "author": pl.Struct({"id": pl.String(), "display_name": pl.String(), "orcid": pl.String()}),
+        "author_position": pl.String(),
+        "is_corresponding": pl.Boolean(),
+        "raw_author_name": pl.String(),
+        "institutions": pl.List(_PLACE),
+        "countries": pl.List(pl.String()),
+    }
+)
+#: What each column needs of a record in Parquet; every column needs the ids of works and authors.
+_PATHS: Final[dict[str, tuple[str, ...]]] = {
+    "work_id": ("id", "authorships.author.id"),
+    "author_position": ("authorships.author_position",),
+    "is_corresponding": ("authorships.is_corresponding",),
+    "author_name": ("authorships.raw_author_name", "authorships.author.display_name"),
+    "orcid": ("authorships.author.orcid",),
+    **dict.fromkeys(
+        ("institution_ids", "rors", "country_codes"),
+        (*(f"authorships.institutions.{name}" for name in ("id", "ror", "country_code")), "authorships.countries"),
+    ),
+}
+_LISTS: Final = {"institution_ids": "id", "rors": "ror", "country_codes": "country_code"}
 
 
-def read_authors(part: Part, seen: set[int]) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Read pairs of AUTHORS, -1 for an author without id, and count works with their first 100 authors only.
+def read_authors(part: Part, seen: set[int], columns: Collection[str]) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Read columns of AUTHORS, and count works with their first 100 authors only.
 
     Of a work that JSON has twice, the first counts; ``seen`` has the works of files before, and takes these.
     """
-    return _read_parquet(part) if part.edition == "parquet" else _read_json(part, seen)
+    columns = [name for name in AUTHORS if name in {"work_id", "author_id", *columns}]
+    return _read_parquet(part, columns) if part.edition == "parquet" else _read_json(part, seen, columns)
 
 
-class _Author(msgspec.Struct):
+class _Author(msgspec.Struct, frozen=True):
     id: Any = None
 
 
-class _Authorship(msgspec.Struct):
+class _Authorship(msgspec.Struct, frozen=True):
     author: _Author | None = None
 
 
-class _Record(msgspec.Struct):
+class _Record(msgspec.Struct, frozen=True):
     """What is read of a work; ``results`` is there if it is a page of the API."""
 
     id: Any = None
     ids: dict[str, Any] | None = None
-    authorships: list[_Authorship] | None = None
+    authorships: Sequence[_Authorship] | None = None
     is_authors_truncated: Any = None
     results: msgspec.Raw = msgspec.Raw()
 
 
-_DECODER: Final = msgspec.json.Decoder(_Record)
+class _WholeAuthor(_Author, frozen=True):
+    display_name: Any = None
+    orcid: Any = None
 
 
-def _read_json(part: Part, seen: set[int]) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Read the pairs of a file of JSON. What is no work was reported when works were read."""
+class _WholeAuthorship(_Authorship, frozen=True):
+    author: _WholeAuthor | None = None
+    author_position: Any = None
+    is_corresponding: Any = None
+    raw_author_name: Any = None
+    institutions: Any = None
+    countries: Any = None
+
+
+class _WholeRecord(_Record, frozen=True):
+    authorships: Sequence[_WholeAuthorship] | None = None
+
+
+_IDS_ONLY: Final = msgspec.json.Decoder(_Record)  # half the time
+_WHOLE: Final = msgspec.json.Decoder(_WholeRecord)
+
+
+def _read_json(part: Part, seen: set[int], columns: list[str]) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Read the authors of a file of JSON. What is no work was reported when works were read."""
+    is_whole = not {"work_id", "author_id", "author_number"}.issuperset(columns)
     works: list[int] = []
-    authors: list[int] = []
+    authors: list[dict[str, Any]] = []
+    numbers: list[int] = []
     n_cut = 0
 
     def taken() -> tuple[pl.DataFrame, int]:
-        return pl.DataFrame({"work_id": works, "author_id": authors}, AUTHORS), n_cut
+        rows = pl.DataFrame(
+            {"work_id": works, "author_number": numbers, "authorship": authors},
+            {"work_id": pl.Int64(), "author_number": pl.Int32(), "authorship": _AUTHORSHIP},
+        )
+        return _name(rows, columns), n_cut
 
     with suppress(CorruptRecordError):
         for _, piece in read_values(Path(part.path)):
-            for record in _records_of(piece):
+            for record in _records_of(piece, _WHOLE if is_whole else _IDS_ONLY):
                 work = openalex_number(record.id, "W") or openalex_number((record.ids or {}).get("openalex"), "W")
                 if work is None or work in seen:
                     continue
                 seen.add(work)
                 n_cut += record.is_authors_truncated is True
-                for one in record.authorships or ():
+                for number, one in enumerate(record.authorships or (), 1):
                     works.append(work)
-                    author = openalex_number(one.author.id, "A") if one.author else None
-                    authors.append(-1 if author is None else author)
+                    numbers.append(number)
+                    authors.append(_plain(one))
             if len(works) >= 16 * BATCH_WORKS:
                 yield taken()
-                works, authors, n_cut = [], [], 0
+                works, authors, numbers, n_cut = [], [], [], 0
     yield taken()
 
 
-def _records_of(piece: bytes) -> Iterable[_Record]:
+def _plain(one: _Authorship) -> dict[str, Any]:
+    """Return an authorship of JSON in the form of Parquet; null where a value has another type than it should."""
+    author = one.author
+    if not isinstance(one, _WholeAuthorship):
+        return {"author": {"id": _text(author.id) if author else None}}
+    whole = one.author
+    return {
+        "author": whole and {name: _text(getattr(whole, name)) for name in ("id", "display_name", "orcid")},
+        "author_position": _text(one.author_position),
+        "is_corresponding": one.is_corresponding if isinstance(one.is_corresponding, bool) else None,
+        "raw_author_name": _text(one.raw_author_name),
+        "institutions": [
+            {name: _text(place.get(name)) for name in ("id", "ror", "country_code")}
+            for place in _entries(one.institutions)
+            if isinstance(place, dict)
+        ],
+        "countries": [code for code in _entries(one.countries) if isinstance(code, str)],
+    }
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _entries(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _records_of(piece: bytes, decoder: msgspec.json.Decoder[Any]) -> Iterable[_Record]:
     for text in (bytes, strict_json):
         with suppress(msgspec.MsgspecError, UnicodeError, RecursionError, CorruptRecordError):
-            record = _DECODER.decode(text(piece))
+            record = decoder.decode(text(piece))
             if record.id is None and bytes(record.results):
-                return [one for entry in split_entries(piece) for one in _records_of(bytes(entry))]
+                return [one for entry in split_entries(piece) for one in _records_of(bytes(entry), decoder)]
             return [record]
     return []
 
 
-def _read_parquet(part: Part) -> Iterator[tuple[pl.DataFrame, int]]:
+def _read_parquet(part: Part, columns: list[str]) -> Iterator[tuple[pl.DataFrame, int]]:
+    wanted = {path for name in columns for path in _PATHS.get(name, ())}
     with pq.ParquetFile(part.path) as file:
         schema = file.schema
         paths = [schema.column(place).path for place in range(len(schema))]
         plain = {path: ".".join(level for level in path.split(".") if level not in _LEVELS) for path in paths}
-        columns = [path for path, name in plain.items() if name in _PATHS]
-        if len(columns) < len(_PATHS):
+        if not {*_PATHS["work_id"]} <= {*plain.values()}:
             return
-        for batch in file.iter_batches(BATCH_WORKS, columns=columns):
-            rows = pl.DataFrame(batch).select("id", pl.col("authorships")).explode("authorships").drop_nulls()
-            author = pl.col("authorships").struct.field("author").struct.field("id")
-            rows = rows.select("id", author=author.cast(pl.String))  # without any author, the column has no type
-            pairs = {"work_id": openalex_numbers(rows["id"], "W"), "author_id": openalex_numbers(rows["author"], "A")}
-            yield pl.DataFrame(pairs).filter(pl.col("work_id") >= 0), 0
+        for batch in file.iter_batches(BATCH_WORKS, columns=[path for path, name in plain.items() if name in wanted]):
+            rows = pl.DataFrame(batch).select(
+                work_id=pl.Series(openalex_numbers(pl.DataFrame(batch)["id"], "W")),
+                author_number=pl.int_ranges(1, pl.col("authorships").list.len() + 1, dtype=pl.Int32()),
+                authorship=pl.col("authorships"),
+            )
+            rows = rows.filter(pl.col("work_id") >= 0, pl.col("author_number").list.len() > 0)
+            rows = rows.explode("author_number", "authorship").drop_nulls("authorship")
+            # Without any author, a column has no type; of older parts it lacks fields.
+            yield _name(rows.with_columns(pl.col("authorship").cast(_AUTHORSHIP)), columns), 0
+
+
+def _name(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """Make columns of AUTHORS of authorships. An author whom a work lists twice has one row, with all institutions."""
+    parts = rows.unnest("authorship").unnest("author")
+    numbers = pl.Series(openalex_numbers(parts["id"], "A"))
+    parts = parts.with_row_index("row").with_columns(
+        author_id=pl.select(pl.when(numbers >= 0).then(numbers)).to_series()
+    )
+    person = pl.coalesce("author_id", -1 - pl.col("row").cast(pl.Int64))  # without an id, everyone is another one
+    parts = parts.with_columns(first=pl.col("row").first().over("work_id", person))
+    names = (pl.when(pl.col(name) != "").then(name) for name in ("raw_author_name", "display_name"))
+    listed = parts.filter(pl.col("row") == pl.col("first")).with_columns(author_name=pl.coalesce(*names))
+    if not _LISTS.keys().isdisjoint(columns):
+        listed = listed.join(_places(parts), on="first", how="left", maintain_order="left")
+        listed = listed.with_columns(pl.col(*_LISTS).fill_null([]))
+    return listed.select(columns).cast({name: AUTHORS[name] for name in columns})
+
+
+def _places(parts: pl.DataFrame) -> pl.DataFrame:
+    """List the institutions of every author, and after them countries that belong to none of these institutions."""
+    institutions = (
+        parts.select("first", place="institutions").explode("place").unnest("place").select("first", *_LISTS.values())
+    )
+    institutions = institutions.filter(pl.any_horizontal(pl.col(*_LISTS.values()).is_not_null()))
+    countries = parts.select("first", country_code="countries").explode("country_code").drop_nulls()
+    countries = countries.join(institutions, on=["first", "country_code"], how="anti", maintain_order="left")
+    all_places = pl.concat([institutions, countries], how="diagonal").unique(maintain_order=True)
+    numbers = pl.Series(openalex_numbers(all_places["id"], "I"))
+    all_places = all_places.with_columns(id=pl.select(pl.when(numbers >= 0).then(numbers)).to_series())
+    return all_places.group_by("first", maintain_order=True).agg(pl.col(old).alias(new) for new, old in _LISTS.items())

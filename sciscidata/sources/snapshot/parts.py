@@ -31,9 +31,9 @@ from sciscidata.engines.engine import Engine
 from sciscidata.engines.local import run_here
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import CorruptRecordError, SciSciDataError
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.plain_text import clean_text
 from sciscidata.records.work_columns import PARSER_VERSION, citations_of
-from sciscidata.schemas import AUTHORS
 from sciscidata.sources.record_files import count_new, later_change
 from sciscidata.sources.snapshot.authors import read_authors
 from sciscidata.sources.snapshot.downloads import Reach, downloaded
@@ -50,6 +50,7 @@ from sciscidata.terminal.progress import Advance
 _FORMAT_VERSION = 2
 
 _KEPT_PROBLEMS = 20
+AUTHOR_IDS = "author_ids"  # of counts: how many rows of authors have an id
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -142,6 +143,8 @@ def read_receipt(job: Job) -> Receipt | None:
         return None
     if not is_sealed_text(content) or not job.tables.keys() <= receipt.tables.keys():
         return None
+    if job.authors and AUTHOR_IDS not in receipt.counts:  # of a version that kept no institutions
+        return None
     receipt.tables = {name: receipt.tables[name] for name in job.tables}
     is_same = (receipt.part, receipt.bytes, receipt.modified_ns, receipt.made_by) == (
         job.part.name, *state, _made_by(job),
@@ -204,11 +207,13 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
             receipt.data_date = later_change(receipt.data_date, rows)
         receipt.counts = tally.counts()
         if job.authors:
-            receipt.counts[WRITTEN_BY], kept = 0, pl.Series([*seen], dtype=pl.Int64).implode()
-            for pairs, _ in read_authors(job.part, set()):
-                known = pairs.filter(pl.col("author_id") >= 0, pl.col("work_id").is_in(kept)).unique()
+            receipt.counts |= {WRITTEN_BY: 0, AUTHOR_IDS: 0}
+            kept = pl.Series([*seen], dtype=pl.Int64).implode()
+            for rows, _ in read_authors(job.part, set(), AUTHORS):
+                known = rows.filter(pl.col("work_id").is_in(kept))
                 receipt.counts[WRITTEN_BY] += known.height
-                write(WRITTEN_BY, known.sort(AUTHORS.names()))
+                receipt.counts[AUTHOR_IDS] += known.height - known["author_id"].null_count()
+                write(WRITTEN_BY, known)
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:
         raise CorruptRecordError(f"has {receipt.lines:,} records, the manifest says {expected:,}")

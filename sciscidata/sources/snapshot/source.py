@@ -21,11 +21,11 @@ import polars as pl
 
 from sciscidata._kernels.arrays import Int64Array
 from sciscidata.corpus.folder import (
-    AUTHOR_KEY,
     INDEX,
     REMOVED_FILE,
     REMOVED_ROWS,
     WRITTEN_BY,
+    describe_authors,
     list_left_out,
     scan_corpus,
 )
@@ -40,14 +40,23 @@ from sciscidata.corpus.writer import (
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.options.checks import Configuration, FolderOrUrl, PositiveInt, require_config
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.dois import CHANGED_DOIS, describe_changed
 from sciscidata.records.work_columns import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
-from sciscidata.schemas import AUTHORS, Corpus
+from sciscidata.schemas import Corpus
 from sciscidata.sources.kinds import REFERENCES_PER_WORK, Citations, Opening, ToRead, open_large
 from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
-from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part, run_jobs
+from sciscidata.sources.snapshot.parts import (
+    AUTHOR_IDS,
+    Job,
+    Receipt,
+    read_receipt,
+    remove_leftovers,
+    remove_part,
+    run_jobs,
+)
 from sciscidata.sources.snapshot.plausibility import find_implausible
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home, hash_file, real_path
@@ -278,8 +287,9 @@ def _seal(
         removed = find_removals(files, read_deleted_ids(lists), totals["works"])
     write_small(out / REMOVED_FILE, partial(write_parquet, removed))
     deleted = int(removed["is_deleted"].sum())
-    n_pairs = [receipt.counts[WRITTEN_BY] for receipt in receipts if WRITTEN_BY in receipt.tables]
-    if n_pairs and not any(n_pairs):
+    with_authors = [receipt.counts for receipt in receipts if WRITTEN_BY in receipt.tables]
+    n_authors = sum(counts[WRITTEN_BY] for counts in with_authors)
+    if with_authors and not any(counts[AUTHOR_IDS] for counts in with_authors):
         raise EmptyInputError(
             f"no work of {layout.folder} has an author with an id of OpenAlex. Ingest it without keep_authors."
         )
@@ -291,7 +301,7 @@ def _seal(
         "parser_version": PARSER_VERSION,
         **totals,
         **({CHANGED_DOIS: n_changed} if n_changed else {}),
-        **({WRITTEN_BY: sum(n_pairs), AUTHOR_KEY: str(AUTHORS[AUTHOR_KEY])} if n_pairs else {}),
+        **(describe_authors(n_authors, AUTHORS) if with_authors else {}),
         "deleted_works": deleted,
         "stale_copies": removed.height - deleted,
         "corrupt_parts": problems,
