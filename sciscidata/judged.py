@@ -81,7 +81,7 @@ def is_judged(window: str = "") -> pl.Expr:
         >>> scores.select(is_judged())["window_complete"].to_list()
         [True, False, False]
     """
-    return _is_over(window) & is_cited(window)
+    return is_over(window) & is_cited(window)
 
 
 def is_cited(window: str = "") -> pl.Expr:
@@ -102,8 +102,22 @@ def counts_in_both() -> pl.Expr:
     return (pl.col("status") == "kept") & is_labelled & pl.all_horizontal(is_judged_in_both)
 
 
-def _is_over(window: str) -> pl.Expr:
+def is_over(window: str = "") -> pl.Expr:
+    """Say whether the window of a work is over, by its column; never null: one that is not known counts as over."""
     return pl.col(WINDOW_COMPLETE + window).cast(pl.Boolean).fill_null(value=True)
+
+
+def is_over_by_year(first_open: int | None) -> pl.Expr:
+    """Make the column WINDOW_COMPLETE from publication_year; null without a year.
+
+    ``first_open`` is the first year whose window is not over. None: that is not known, and all are null.
+
+    Example:
+        >>> pl.DataFrame({"publication_year": [2018, 2019, None]}).select(is_over_by_year(2019)).to_series().to_list()
+        [True, False, None]
+    """
+    over = pl.lit(None, pl.Boolean) if first_open is None else pl.col("publication_year") < first_open
+    return over.alias(WINDOW_COMPLETE)
 
 
 class LeftOut(NamedTuple):
@@ -181,7 +195,7 @@ class Choice(NamedTuple):
         """Return the columns MARKS for ``take``, to be read beside what is summed up; their names begin with ``of``."""
         every, is_open, is_uncited = pl.lit(value=True), pl.lit(value=False), pl.lit(value=False)
         if self.counts is not None or self.counts_all:
-            is_open = is_open if self.lacks else ~_is_over(self.window)
+            is_open = is_open if self.lacks else ~is_over(self.window)
             every, is_uncited = every if self.counts is None else self.counts, ~is_cited(self.window) & ~is_open
         return [mark.alias(of + name) for mark, name in zip((every, is_open, is_uncited), MARKS, strict=True)]
 

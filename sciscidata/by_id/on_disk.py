@@ -22,7 +22,7 @@ from sciscidata.disruption.windows import close_windows, find_open_in_fields, la
 from sciscidata.eligibility import count_references
 from sciscidata.explanation.neighbourhood import facts_of, find_citers, find_places
 from sciscidata.graph.graph import CitationGraph, build_graph
-from sciscidata.judged import WINDOW_COMPLETE
+from sciscidata.judged import is_over_by_year
 from sciscidata.novelty.atypicality import join_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.records.ids import ORIGINAL_ID
@@ -123,9 +123,7 @@ def score_small(years: pl.DataFrame, near: pl.DataFrame, wanted: pl.Series, cd: 
 def mark_open(scores: pl.DataFrame, facts: pl.DataFrame, cd: CDConfig, last_year: int | None) -> pl.DataFrame:
     """Add ``window_complete`` by the year of each work, as ``compute_cd_index`` does."""
     first = cd.first_open_time(cd.window_years, last_year)
-    is_over = pl.lit(None, pl.Boolean) if first is None else pl.col("publication_year") < first
-    complete = facts.select("work_id", is_over.alias(WINDOW_COMPLETE))
-    return scores.join(complete, on="work_id", how="left")
+    return scores.join(facts.select("work_id", is_over_by_year(first)), on="work_id", how="left")
 
 
 def with_novelty(scores: pl.DataFrame, works: pl.LazyFrame, citations: pl.LazyFrame, rules: Rules) -> pl.DataFrame:

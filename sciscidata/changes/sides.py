@@ -164,17 +164,29 @@ def _open_corpus(folder: Path, name: str, scoring: Scoring) -> Side:
 
 def _open_scores(path: Path, name: str, thresholds: LabelThresholds) -> Side:
     facts = verify_scores(path)
-    if facts["stage"] != "cd":
+    rows, data = pl.scan_parquet(path, glob=False), str(facts.get("corpus_sha256", ""))
+    if facts["stage"] == "id_scores":
+        rows = _number_ids(rows.collect()).lazy()
+    elif facts["stage"] != "cd":
         raise ConfigError(
-            f"{path} holds {facts['stage'].replace('_', ' ')}, needs CD indices, as `sciscidata cd` writes them. "
-            f"{_NEEDED}"
+            f"{path} holds {facts['stage'].replace('_', ' ')}, needs CD indices, as `sciscidata cd` and `score` write "
+            f"them. {_NEEDED}"
         )
-    stated = {**facts["config"], "source kind": facts["source"], "source corpus_sha256": facts["corpus_sha256"]}
+    stated = {**facts["config"], "source kind": facts["source"]}
+    stated |= {"source corpus_sha256": data} if data else {}
     stated |= {"shard": facts["shard"]} if "shard" in facts else {}
-    side = _open_frame(pl.scan_parquet(path, glob=False), name, thresholds)
-    return side._replace(
-        kind="scores", stated=stated, measure=facts["config"], data=str(facts["corpus_sha256"]), thresholds=thresholds
-    )
+    measure = {option: value for option, value in facts["config"].items() if option != "prior"}  # it makes no label
+    side = _open_frame(rows, name, thresholds)
+    return side._replace(kind="scores", stated=stated, measure=measure, data=data, thresholds=thresholds)
+
+
+def _number_ids(rows: pl.DataFrame) -> pl.DataFrame:
+    """Take the works out of scores of listed ids, each once, by number; labels are made as those of other scores."""
+    works = rows.drop_nulls("openalex_id").unique("openalex_id", keep="first").drop("disruption_label")
+    numbers = number_ids(works["openalex_id"]).alias("work_id")
+    is_own = not works["openalex_id"].str.contains("^W[0-9]+$").all()
+    works = works.with_columns(numbers, *([pl.col("openalex_id").alias(ORIGINAL_ID)] if is_own else []))
+    return works.sort("work_id")
 
 
 def _open_frame(frame: AnyFrame, name: str, thresholds: LabelThresholds) -> Side:

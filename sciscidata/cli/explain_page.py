@@ -24,7 +24,7 @@ _GENERATOR: Final = '<meta name="generator" content="sciscidata explain">'
 _ROWS: Final = 12
 _ROWS_ON_THE_PAGE: Final = 1_000
 _LETTERS: Final = 60
-_ONLY_ON_THE_PAGE: Final = ("shared", "source_id_a", "source_id_b", "std")
+_ONLY_ON_THE_PAGE: Final = ("shared", "doi", "source_id_a", "source_id_b", "std")
 
 
 def explain_path(

@@ -16,6 +16,7 @@ from sciscidata.diagnostics.labels import diagnose_labels
 from sciscidata.disruption.config import first_open_window
 from sciscidata.disruption.label_prior import FEWEST_WORKS, MOST_CITERS, LabelPrior, count_citers, fit_prior, n_works
 from sciscidata.errors import EmptyInputError
+from sciscidata.judged import is_over_by_year
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.release.documents import name_source
@@ -102,9 +103,8 @@ _JUDGED: Final = ("n_i", "n_j", "window_complete")
 def _with_judged(rows: pl.LazyFrame, drawn: Drawn) -> pl.LazyFrame:
     """Add the columns that say which works are judged, by the last year of the manifest."""
     first_open = first_open_window(drawn.demand.window_years, drawn.counts["last_year"])
-    over = pl.lit(value=True) if first_open is None else pl.col("publication_year") < first_open
     citers = [] if "n_i" in rows.collect_schema() else [pl.col("n_citers").alias("n_i"), pl.lit(0).alias("n_j")]
-    return rows.with_columns(*citers, over.alias("window_complete"))
+    return rows.with_columns(*citers, is_over_by_year(first_open))
 
 
 def _add_splits(judged: dict[str, Any]) -> dict[str, dict[str, int]]:

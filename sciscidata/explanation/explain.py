@@ -27,7 +27,7 @@ from sciscidata.explanation.neighbourhood import is_open_in_field
 from sciscidata.explanation.open_work import open_work
 from sciscidata.explanation.pairs_of_work import PAIRS_OF_WORK, explain_pairs
 from sciscidata.explanation.prior_of_corpus import find_own_prior
-from sciscidata.explanation.released import explain_released, refuse_with_release
+from sciscidata.explanation.released import explain_released, refuse_any_folder, refuse_with_release
 from sciscidata.explanation.tables import (
     add_certainty,
     add_facts,
@@ -114,11 +114,12 @@ def explain(
             f"{_STAGE} needs works and citations. Give both frames, or the folder of a corpus or a graph."
         )
     if isinstance(works, str | Path) and kind_of(works) == "release":
+        refuse_any_folder(Path(works))
         refuse_with_release(authors=authors, novelty=novelty, config=None if config == CDConfig() else config)
         return explain_released(work, read_release(works), thresholds, prior)
-    around, frames, kept = open_work(work, works, citations, config)
-    if prior is None and isinstance(works, str | Path) and frames is not None:
-        prior = find_own_prior(works, config)
+    around, frames, kept, graph = open_work(work, works, citations, config)
+    if prior is None and graph is not None:
+        prior = find_own_prior(graph, config)
     if novelty is not None and frames is None:
         raise ConfigError(f"{_STAGE}: a graph knows no venues, which novelty needs. Name the corpus.")
     classes = {name: classify(around, config, window) for name, window in config.all_windows.items()}

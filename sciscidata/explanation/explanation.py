@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
+from urllib.parse import quote
 
 import polars as pl
 
@@ -34,7 +35,7 @@ class Explanation:
     """The papers behind the CD index of one work, as ``explain`` finds them.
 
     ``print`` shows the sentences, a notebook also the tables. Every table has one row a work, sorted by year, where
-    nothing else is said. ``original_id`` and ``title`` are there where the works have them.
+    nothing else is said. ``original_id``, ``title`` and ``doi`` are there where the works have them.
 
     Attributes:
         text: the sentences, a line each.
@@ -96,13 +97,21 @@ class Explanation:
 
 def _table(heading: str, note: str, rows: pl.DataFrame, most: int) -> str:
     more = f" (the first {most:,} of {rows.height:,})" if rows.height > most else f" ({rows.height:,})"
-    head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in rows.columns)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{_text(show(cell))}</td>' for cell in row)}</tr>" for row in rows.head(most).iter_rows()
-    )
+    shown = [name for name in rows.columns if name != "doi"]
+    head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in shown)
+    body = "".join(f"<tr>{_cells(row, shown)}</tr>" for row in rows.head(most).iter_rows(named=True))
     table = f"<table><tr>{head}</tr>{body}</table>"
     said = f"<p>{_text(note)}</p>" if note else ""
     return f'<h3>{_text(heading + more)}</h3>{said}<div class="wide" tabindex="0">{table}</div>'
+
+
+def _cells(row: dict[str, Any], shown: Iterable[str]) -> str:
+    """Write the cells of a row; the title of a work, else its id, leads to its DOI."""
+    cells = {name: _text(show(row[name])) for name in shown}
+    if row.get("doi"):
+        name = "title" if row.get("title") else "work_id"
+        cells[name] = f'<a href="https://doi.org/{quote(row["doi"])}" rel="noreferrer">{cells[name]}</a>'
+    return "".join(f"<td>{cell}</td>" for cell in cells.values())
 
 
 def show(value: Any) -> str:  # noqa: ANN401

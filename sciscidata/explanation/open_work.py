@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -29,18 +29,29 @@ from sciscidata.schemas import CITATIONS, require_columns
 _STAGE: Final = "explain"
 
 
-def open_work(
-    work: object, works: AnyFrame, citations: AnyFrame | None, config: CDConfig
-) -> tuple[Neighbourhood, tuple[pl.LazyFrame, pl.LazyFrame] | None, pl.LazyFrame | None]:
-    """Cut a work and what is around it out of frames, a graph or a folder.
+class Opened(NamedTuple):
+    """A work and what is around it, and where they come from.
 
-    Returns also the frames, if there are any, and who wrote which work, if a corpus keeps that.
+    Attributes:
+        around: the work and the citations around it.
+        frames: WORKS and CITATIONS. None: there is only a graph.
+        authors: who wrote which work, if a corpus keeps that.
+        graph: that of a corpus on disk.
     """
+
+    around: Neighbourhood
+    frames: tuple[pl.LazyFrame, pl.LazyFrame] | None = None
+    authors: pl.LazyFrame | None = None
+    graph: CitationGraph | None = None
+
+
+def open_work(work: object, works: AnyFrame, citations: AnyFrame | None, config: CDConfig) -> Opened:
+    """Cut a work and what is around it out of frames, a graph or a folder."""
     if isinstance(works, str | Path):
         kind = kind_of(works)
         if kind == "graph":
             graph = read_graph(works, trusted=True, whole=False)
-            return _cut(graph, work, config), None, None
+            return Opened(_cut(graph, work, config))
         if kind != "corpus":
             what = {"export": "an export", "scores": "a file of scores"}.get(kind, f"a {kind}")
             raise InputNotFoundError(
@@ -58,14 +69,14 @@ def open_work(
         named = around.facts.join(facts.drop(times, strict=False), on="work_id", how="left", maintain_order="left")
         named = named.select(name for name in FACTS if name in named.columns)
         authors = scan_authors_of(works) if AUTHOR_KEY in corpus.provenance else None
-        return around._replace(facts=named), (corpus.works, corpus.citations), authors
+        return Opened(around._replace(facts=named), (corpus.works, corpus.citations), authors, graph)
     if isinstance(works, CitationGraph):
-        return _cut(works, work, config), None, None
+        return Opened(_cut(works, work, config))
     time: Time = config.time
     lazy = require_times(works, time, stage=_STAGE)
     edges = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=_STAGE)
     around = cut_from_frames(find_work(work, lazy, "works"), lazy, edges, time)
-    return around, (lazy, edges), None
+    return Opened(around, (lazy, edges))
 
 
 def _cut(graph: CitationGraph, work: object, config: CDConfig) -> Neighbourhood:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 
 from sciscidata.disruption.label_prior import LabelPrior
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.explanation import sentences
 from sciscidata.explanation.classes import Classes, find_turns, label, no_turns
 from sciscidata.explanation.explanation import Explanation
@@ -17,7 +19,15 @@ from sciscidata.judged import is_cited
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.records.ids import ORIGINAL_ID, number_ids
 from sciscidata.release.read import Release, read_settings
-from sciscidata.schemas import CITATIONS
+from sciscidata.schemas import CITATIONS, MANIFEST
+
+
+def refuse_any_folder(folder: Path) -> None:
+    """Raise an InputNotFoundError for a folder that holds nothing of this package."""
+    if not (folder / MANIFEST).exists():
+        raise InputNotFoundError(
+            f"{folder} is a folder, but no corpus, graph or release. Name one; `sciscidata ingest` makes a corpus."
+        )
 
 
 def refuse_with_release(**options: object) -> None:

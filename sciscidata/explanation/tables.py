@@ -19,11 +19,13 @@ from sciscidata.records.ids import ORIGINAL_ID
 
 def list_works(rows: pl.DataFrame, around: Neighbourhood, most: int | None = None) -> pl.DataFrame:
     """Put what is known of works beside their ids, by (year, work_id); at most the first ``most``."""
-    facts = around.facts.drop("source_id", "source_name", "primary_field", "doi", DATE, strict=False)
+    facts = around.facts.drop("source_id", "source_name", "primary_field", DATE, strict=False)
     named = rows.rename({"citing_id": "work_id"}).join(facts, on="work_id", how="left")
-    first = [name for name in facts.columns if name in named.columns]
+    first = [name for name in facts.columns if name in named.columns and name != "doi"]
     if "shared" in named.columns:
         named = named.with_columns(n_shared=pl.col("shared").list.len()).select(pl.exclude("shared"), "shared")
+    if "doi" in named.columns:
+        named = named.select(pl.exclude("doi"), "doi")
     ordered = named.select(*first, pl.exclude(first)).sort("publication_year", "work_id", nulls_last=True)
     return ordered if most is None else ordered.head(most)
 

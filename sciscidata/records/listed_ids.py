@@ -44,6 +44,8 @@ _START: Final = re.compile(
     r"""(?i)(?<![^\s,;|"'<(\[{])(?:https?://\S*?|www\.\S*?|(?:urn:|info:)?doi[:=]?\s*|openalex:\s*)?"""
     r"""(?:10\.[0-9]{4,9}(?:\.[0-9]+)*(?:/|%(?:25)*2f)|[wasi][1-9][0-9]{2,17}(?![\w.-]))"""
 )
+#: Blanks around the first slash of a DOI, as they are in texts of PDF files.
+_GAP: Final = re.compile(r"(?<![^\s:/(\[])(10\.[0-9]{4,9}(?:\.[0-9]+)*)(?:\s+/\s*|/\s+)(?=\S)")
 _NEARLY_ALL: Final = 0.9
 _HEADERS: Final = frozenset(("doi", "dois", "id", "ids", "openalex", "openalex_id", "work_id", "asked"))
 
@@ -59,14 +61,16 @@ def split_ids(text: str) -> list[str]:
     """
     ids: list[str] = []
     lines = [line for line in (line.strip(BLANKS) for line in text.splitlines()) if line]
+    lines = [_GAP.sub(r"\1/", line) for line in lines]
     if lines and _is_heading(lines):
         logger.info("the first line, %r, is taken for a heading", shorten(lines.pop(0)))
     for line in lines:
         starts = [*_START.finditer(line)]
         ends = [*(found.start() for found in starts[1:]), len(line)]
-        # An id holds no blank, but one may stand between "doi:" and it.
+        # An id holds no blank, but one may stand between "doi:" and it. A quote before > ends an address in HTML.
         parts = [
-            found[0] + re.split(r"\s", line[found.end() : end])[0] for found, end in zip(starts, ends, strict=False)
+            found[0] + re.split(r"""\s|["'](?=/?>)""", line[found.end() : end])[0]
+            for found, end in zip(starts, ends, strict=False)
         ]
         ids += [part.rstrip(",;|\"'") for part in parts] or [line]
     return ids

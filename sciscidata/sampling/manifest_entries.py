@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from sciscidata.judged import n_citers
+from sciscidata.judged import is_over, is_over_by_year, n_citers
 from sciscidata.label_thresholds import LabelThresholds, find_conventionality_cut
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -139,8 +139,7 @@ def count_judged(
     """
     citers = n_citers() if "n_i" in drawn.columns else pl.col("n_citers")
     each = drawn.select("split", "publication_year", *vocabularies(label), cited=(citers > 0).cast(pl.Int64))
-    over = True if first_open is None else (pl.col("publication_year") < first_open).fill_null(value=True)
-    counted, each = counted.filter(over), each.filter(over)
+    counted, each = (rows.with_columns(is_over_by_year(first_open)).filter(is_over()) for rows in (counted, each))
     rows = {"scored": counted, "eligible": counted.filter(pl.col("removed_by").is_null())}
     rows |= {split: each.filter(split=split) for split in drawn["split"].unique().sort()}
     return {name: _by_label(some, "cited", label) for name, some in rows.items()}

@@ -8,13 +8,13 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import polars as pl
 
-from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, SchemaMismatchError
+from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, SchemaMismatchError
 from sciscidata.frames import to_lazy
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.listed_ids import ENTITIES, OF_WORKS, ListedIds, has_id, list_ids, split_ids
@@ -24,6 +24,7 @@ from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home, hash_file
 from sciscidata.storage.small_files import name_encoding
 from sciscidata.terminal.messages import counted, list_names, shorten
+from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ _RECORDS: Final = re.compile(rf"^(?:TY {{1,2}}-|PT [A-Z]\s*$|\s*{ENTRY.pattern})
 _DELIMITERS: Final = ",\t;"
 _BINARY: Final = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+#: As long as a PubMed id; few OpenAlex ids are so short.
+_NUMBER_ALONE: Final = r"^\s*[0-9]{6,8}\s*$"
 _HEAD: Final = 10_000
 _LOOKED_AT: Final = 1_000  # rows of a column, lines of a text
 #: Names of columns with ids, where numbers alone are ids too; the first counts where columns hold as many.
@@ -63,8 +66,8 @@ def read_ids(ids: Ids, column: str | None = None) -> ListedIds:
         return _finish(split_ids(ids), "the text given")
     if isinstance(ids, pl.LazyFrame) or hasattr(ids, "columns"):
         frame = to_lazy(ids, "ids", "read_ids").collect()
-        name = _choose_column(frame, column, "the frame given")
-        return _finish(frame[name], f"column {name!r} of the frame given")
+        chosen = _choose_columns(frame, column, "the frame given")
+        return _finish(_ids_of(frame, chosen), _name_columns(chosen, "the frame given"))
     if isinstance(ids, Iterable) and not isinstance(ids, bytes | Mapping):
         return _finish(ids, "the list given")
     raise ConfigError(
@@ -90,6 +93,8 @@ def _read_file(path: Path, column: str | None) -> ListedIds:
         raise InputNotFoundError(f"{path} does not exist. Check the path; it is relative to {Path.cwd()}.")
     with path.open("rb") as file:
         head = file.read(_HEAD)
+    if head.startswith(b"%PDF"):
+        raise CorruptRecordError(f"{path} is a PDF. Copy its ids into a text file, one in each line.")
     is_compressed = head.startswith(_COMPRESSED)
     is_text = is_compressed or bool(name_encoding(head[:256])) or not _BINARY.search(head)
     text = read_text(path) if is_text else ""
@@ -104,16 +109,26 @@ def _read_file(path: Path, column: str | None) -> ListedIds:
         if not _has_header(text):
             return _finish(_read_rows(text), str(path), path)
     table = TableFile(path)
-    batches = table.read(table.columns)
-    first = next(batches, pl.DataFrame(schema=dict.fromkeys(table.columns, pl.String())))
-    name = _choose_column(first, column, str(path))
-    rest = [first[name], *(batch[name] for batch in batches)]
-    return _finish(pl.concat(rest), f"column {name!r} of {path}", path)
+    names = [name for name in table.columns if not table.is_json or _may_hold_ids(name)]
+    names += [column] if column in table.columns and column not in names else []
+    first = next(table.read(names), pl.DataFrame(schema=dict.fromkeys(names, pl.String())))
+    chosen = _choose_columns(first, column, str(path))
+    with progress_bar("read ids", path.stat().st_size, unit="bytes") as advance:
+        values = [_ids_of(first, chosen).clear(), *(_ids_of(batch, chosen) for batch in table.read(chosen, advance))]
+    return _finish(pl.concat(values), _name_columns(chosen, str(path)), path)
+
+
+def _may_hold_ids(name: str) -> bool:
+    """Whether a key of JSON objects may: one at the top, or one inside whose name says so. Abstracts have thousands."""
+    inner = name.rpartition(".")
+    return not inner[0] or inner[2].lower() in _NAMES
 
 
 def _of_table(values: Any, column: str | None, path: Path) -> ListedIds:  # noqa: ANN401
     """Take ids from what a JSON document holds: a list of ids, or records, which CSL calls items."""
-    values = values.get("items", [values]) if isinstance(values, dict) else values
+    if isinstance(values, dict):
+        lists = [one for one in values.values() if isinstance(one, list)]
+        values = lists[0] if len(values) == len(lists) == 1 else values.get("items", [values])
     if not all(isinstance(one, dict) for one in values):
         return _finish([one if isinstance(one, str | int) else None for one in values], str(path), path)
     names = dict.fromkeys(name for one in values for name in one)
@@ -122,8 +137,8 @@ def _of_table(values: Any, column: str | None, path: Path) -> ListedIds:  # noqa
         for name in names
     }
     frame = pl.DataFrame(columns, schema=dict.fromkeys(names, pl.String()))
-    name = _choose_column(frame, column, str(path))
-    return _finish(frame[name], f"column {name!r} of {path}", path)
+    chosen = _choose_columns(frame, column, str(path))
+    return _finish(_ids_of(frame, chosen), _name_columns(chosen, str(path)), path)
 
 
 def _read_document(text: str) -> Any:  # noqa: ANN401 (JSON)
@@ -136,9 +151,11 @@ def _read_document(text: str) -> Any:  # noqa: ANN401 (JSON)
 
 
 def _read_records(path: Path) -> list[str | None]:
-    """Read the DOI of each record of a reference manager; one without a DOI is named by its title."""
-    rows = read_export(path).rows
-    return rows.select(pl.coalesce("doi", pl.format("no DOI: {}", pl.col("title").fill_null("")))).to_series().to_list()
+    """Read the DOI of each record of a reference manager, or of its address; one without is named by its title."""
+    _, rows, addresses = read_export(path)
+    dois = list_ids(addresses)["doi"].alias("in_address")
+    name = pl.coalesce("doi", "in_address", pl.format("no DOI: {}", pl.col("title").fill_null("")))
+    return rows.with_columns(dois).select(name).to_series().to_list()
 
 
 def _has_header(text: str) -> bool:
@@ -163,8 +180,21 @@ def _read_rows(text: str) -> list[str]:
     return split_ids(text)
 
 
-def _choose_column(table: pl.DataFrame, column: str | None, where: str) -> str:
-    """Choose the column with the most ids of works."""
+def _ids_of(table: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
+    """Return the first id of each row; one column keeps its type."""
+    if len(columns) == 1:
+        return table[columns[0]]
+    texts = (pl.col(name).cast(pl.String).str.strip_chars().replace("", None) for name in columns)
+    return table.select(pl.coalesce(texts)).to_series()
+
+
+def _name_columns(columns: Sequence[str], where: str) -> str:
+    first, *others = map(repr, columns)
+    return f"column {first}{f', where that is blank {list_names(others)},' if others else ''} of {where}"
+
+
+def _choose_columns(table: pl.DataFrame, column: str | None, where: str) -> list[str]:
+    """Choose the column with the most ids of works and, if none is named, further ones for rows where it is blank."""
     if column is not None and column not in table.columns:
         raise SchemaMismatchError(
             f"{where} has no column {column!r}; it has {list_names(table.columns)}.{suggest(column, table.columns)}"
@@ -179,12 +209,12 @@ def _choose_column(table: pl.DataFrame, column: str | None, where: str) -> str:
         if is_own and not n_works[column]:
             logger.warning("column %r of %s holds no DOI and no OpenAlex id.%s", column, where, other)
         if is_own or n_works.get(column):
-            return column
+            return [column]
         raise SchemaMismatchError(f"column {column!r} of {where} holds no id of a work.{other} Name another column.")
     if not with_ids:
         named = [name for name in usable if name.strip().lower() in _NAMES and kinds[name].is_not_null().any()]
         if named:
-            return named[0]
+            return named[:1]
         raise SchemaMismatchError(
             f"no column of {where} holds DOIs or OpenAlex ids; it has {list_names(table.columns)}. Name the column of "
             "ids: id_column=... ."
@@ -194,7 +224,9 @@ def _choose_column(table: pl.DataFrame, column: str | None, where: str) -> str:
         plain = name.strip().lower()
         return -n_works[name], _NAMES.index(plain) if plain in _NAMES else len(_NAMES)
 
-    return min(with_ids, key=rank)
+    first, *others = sorted(with_ids, key=rank)
+    is_full = not table[first].cast(pl.String).str.strip_chars().replace("", None).null_count()
+    return [first] if is_full else [first, *(name for name in others if name.strip().lower() in _NAMES)]
 
 
 def _kinds_of(values: pl.Series, name: str) -> pl.Series:
@@ -224,12 +256,20 @@ def _finish(values: Iterable[Any], where: str, file: Path | None = None) -> List
             "with W, or are DOIs."
         )
     n = {name: found.pop(name, 0) for name in ("OpenAlex", "DOI", None)}
+    others = rows.filter(pl.col("kind").is_in([*found]))["asked"].head(1).to_list()
     logger.info(
-        "ids: %s, %s and %s in %s; %s of another form, %s blank",
+        "ids: %s, %s and %s in %s; %s of another form%s, %s blank",
         counted(rows.height, "row"),
         *(counted(n["DOI"], "DOI"), counted(n["OpenAlex"], "OpenAlex id"), where),
-        *(f"{sum(found.values()):,}", f"{n[None]:,}"),
+        *(f"{sum(found.values()):,}", "".join(f", such as {shorten(one)!r}" for one in others), f"{n[None]:,}"),
     )
+    bare = rows.filter(pl.col("asked").str.contains(_NUMBER_ALONE))["asked"]
+    if bare.len() and bare.len() == rows["asked"].drop_nulls().len():
+        logger.warning(
+            "all ids are short numbers, which are taken for OpenAlex ids (W%s). If they are PubMed ids, look up their "
+            "DOIs, and list these.",
+            bare[0].strip(),
+        )
     digest = hash_file(file) if file else hashlib.sha256("\n".join(rows["asked"].fill_null("")).encode()).hexdigest()
     name = {"file": file.name} if file else {}
     return ListedIds(rows, {**name, "sha256": digest, "ids": rows.height})

@@ -141,6 +141,8 @@ def test_a_settings_file_names_the_list_and_the_filter(home, population, capsys)
     ("text", "message"),
     [
         ("articles", "OpenAlexConfig.filter has 'articles', needs name:value"),
+        ("", "OpenAlexConfig.filter has '', needs name:value"),
+        (" ", "OpenAlexConfig.filter has '', needs name:value"),
         ("type:article,", "OpenAlexConfig.filter has '', needs name:value"),
         ("https://api.openalex.org/works?search=dams", "needs an address with one filter and no search"),
         ("https://api.openalex.org/works?sort=x&filter=type:article", "one filter and no sort"),

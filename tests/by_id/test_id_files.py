@@ -14,6 +14,7 @@ from sciscidata import normalize_doi
 from sciscidata.errors import SciSciDataError
 from sciscidata.records.listed_ids import list_ids, split_ids
 from sciscidata.sources.id_files import read_ids
+from sciscidata.sources.tables.files import TableFile
 
 DOI = "10.1038/nature12373"
 
@@ -104,6 +105,16 @@ CSL = json.dumps([{"id": "a", "DOI": "10.1000/A", "title": "Dams"}, {"id": "b", 
         ('10.1000/A,Dams,2001\n10.1000/b,"Weirs, locks",2002\n', ["10.1000/A", "10.1000/b"], "in "),
         (RIS, ["10.1000/A", "no DOI: Weirs"], "in "),
         (BIBTEX, ["10.1000/A", "no DOI: Weirs"], "in "),
+        (RIS.replace("TI  - Weirs", "UR  - https://doi.org/10.1000/B"), ["10.1000/A", "10.1000/b"], "in "),
+        (BIBTEX.replace("year={2002}", "url={https://doi.org/10.1000/B}"), ["10.1000/A", "10.1000/b"], "in "),
+        (
+            "doi,work_id,title\n10.1000/A,,X\n,W13,Y\n10.1000/B,W14,Z\n,,V\n",
+            ["10.1000/A", "W13", "W14", None],
+            "column 'work_id', where that is blank 'doi', of",
+        ),
+        ('{"dois": ["10.1000/A", "10.1000/B"]}', ["10.1000/A", "10.1000/B"], "in "),
+        ("<html><body><a href='https://doi.org/10.1000/A'>x</a></body></html>", ["https://doi.org/10.1000/A"], "in "),
+        ("10.1000 / a\n10.1000/ b. Seen in 10.1000/c\n", ["10.1000/a", "10.1000/b.", "10.1000/c"], "in "),
         (CSL, ["10.1000/A", None], "column 'DOI'"),
         ('{"items": ' + CSL + "}", ["10.1000/A", None], "column 'DOI'"),
         ('["10.1000/A", "W12", 13]', ["10.1000/A", "W12", "13"], "in "),
@@ -119,6 +130,28 @@ def test_files_of_every_form_are_read_by_their_content(tmp_path, caplog, content
     assert listed.rows["asked"].to_list() == asked
     assert where in caplog.text
     assert listed.stated["file"] == path.name
+
+
+def test_records_are_read_without_a_column_for_each_word_of_their_abstracts(tmp_path, monkeypatch):
+    read, n_columns = TableFile.read, []
+    monkeypatch.setattr(
+        TableFile, "read", lambda self, names, *rest: n_columns.append(len(names)) or read(self, names, *rest)
+    )
+    words = {f"word{n}": [n] for n in range(2_000)}
+    rows = [{"title": "A", "ids": {"doi": f"10.1000/{n}", "isbn": 5}, "abstract": words} for n in (1, 2)]
+    (tmp_path / "works.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read_ids(tmp_path / "works.jsonl").rows["doi"].to_list() == ["10.1000/1", "10.1000/2"]
+    assert sum(n_columns) < 10
+    assert read_ids(tmp_path / "works.jsonl", "ids.doi").rows.height == 2
+
+
+def test_what_may_be_another_kind_of_id_is_named(caplog):
+    with caplog.at_level(logging.INFO, "sciscidata"):
+        read_ids(["10.1000/a", "PMID: 12345678"])
+    assert "1 of another form, such as 'PMID: 12345678'" in caplog.text
+    assert "PubMed" not in caplog.text
+    read_ids(["12345678", "23456789", None])
+    assert "If they are PubMed ids, look up their DOIs" in caplog.text
 
 
 def test_columns_of_parquet_frames_and_lists_are_read(tmp_path):
@@ -145,7 +178,7 @@ def test_ids_come_from_standard_input(monkeypatch):
         ("title,DOI\nA,10.1000/a\n", "DIO", "no column 'DIO'; it has title, DOI. Did you mean DOI"),
         ("year,DOI\n,10.1000/a\n", "year", "column 'year' of .* holds no id of a work. DOI does"),
         ("id\nA5023888391\nA5023888392\n", None, "'A5023888391' is the id of an author. Name works"),
-        (b"%PDF-1.4\n\0\1", None, "is no table: it begins with '%PDF"),
+        (b"%PDF-1.4\n\0\1", None, "is a PDF. Copy its ids into a text file"),
         (b"PK\3\4xl/ \0\0", None, "is a workbook. Save its sheet as 'CSV UTF-8'"),
         ("<!doctype html><html>a, b</html>", None, "is no table"),
     ],

@@ -212,6 +212,24 @@ def test_files_of_scores_tell_the_same_labels_and_say_what_they_do_not_know(vers
     assert of_scores.works["lost"] == 2
 
 
+def test_scores_of_a_list_are_compared_with_those_of_another_month(run, versions, tmp_path):
+    older, newer = versions.corpora
+    whole = ssd.compare(older, newer)
+    works = whole.changes.filter("moved").collect()["work_id"]
+    listed = [f"W{number}" for number in works] + ["W1", "10.1/none", f"W{works[0]}"]
+    (tmp_path / "ids.txt").write_text("\n".join(listed))
+    files = [str(tmp_path / f"{name}.parquet") for name in "ab"]
+    for file, corpus in zip(files, (older, newer), strict=True):
+        assert run("score", "--ids", str(tmp_path / "ids.txt"), "--corpus", str(corpus), "--out", file)[0] == 0
+    found = ssd.compare(*files)
+    both = found.changes.collect().join(whole.changes.collect(), on="work_id", suffix="_all")
+    assert both.height == works.len()
+    for name in ("label_a", "label_b", "cause", "judged_a", "judged_b", "n_references_b", "publication_year_a"):
+        assert both[name].to_list() == both[f"{name}_all"].to_list(), name
+    assert "source corpus_sha256" not in str(found)
+    assert found.verdict in run("compare", *files)[1]
+
+
 def test_a_large_comparison_goes_part_by_part_and_writes_the_same(versions, tmp_path, monkeypatch):
     whole = ssd.compare(*versions.corpora, out=tmp_path / "whole.parquet")
     monkeypatch.setattr(compare_module, "_ROWS_AT_ONCE", 500)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 import polars as pl
 import pytest
@@ -112,7 +113,9 @@ def test_the_page_needs_no_network_and_replaces_pages_only(run, world, work, tmp
     shown = [row[0] for row in Page(page).rows]
     assert {str(one) for one in found.citers["work_id"]} <= {*shown}
     assert Page(page).text.count(found.text.partition("\n")[0]) == 2  # as the title and the heading
-    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
+    assert not re.search(r"""src=["']?(https?:)?//|<(link|script)""", page)
+    (doi,) = found.citers.drop_nulls("doi").head(1)["doi"]
+    assert f'<a href="https://doi.org/{quote(doi)}" rel="noreferrer">' in page  # to click on
     assert run("explain", str(folder), str(work), "--html", "work.html")[0] == 0
     (tmp_path / "mine.html").write_text("mine")
     status, _, err = run("explain", str(folder), str(work), "--html", "mine.html")
@@ -137,6 +140,26 @@ def test_a_mistake_is_one_line(run, world, words, said):
     assert status == 1
     assert said in err
     assert err.count("error: ") == 1
+
+
+def test_a_folder_of_other_things_is_called_that(run, tmp_path):
+    (tmp_path / "plain").mkdir()
+    status, _, err = run("explain", str(tmp_path / "plain"), "W5")
+    assert status == 1
+    assert "plain is a folder, but no corpus, graph or release." in err
+
+
+def test_the_prior_of_a_corpus_is_found_once(run, world, work, monkeypatch):
+    folder, _ = world
+    expected = ssd.explain(work, folder)
+    monkeypatch.setattr("sciscidata.explanation.prior_of_corpus.score_graph", None)  # no work is scored again
+    assert ssd.explain(work, folder).text == expected.text
+    with pytest.raises(TypeError):  # another convention has another prior
+        ssd.explain(work, folder, config=ssd.CDConfig(window_years=7))
+    for file in folder.glob("cache/prior-*/label_prior.json"):
+        file.write_text("{}")
+    monkeypatch.undo()
+    assert ssd.explain(work, folder).text == expected.text  # a damaged file is made again
 
 
 def test_a_file_of_scores_is_no_place_to_explain_from(run, world):

@@ -126,10 +126,11 @@ _HOW: Final = (
 
 
 class Export(NamedTuple):
-    """The records of a file, rows of ROLES, and the name of its format."""
+    """The records of a file, rows of ROLES, with the name of its format and the addresses that records have."""
 
     format: str
     rows: pl.DataFrame
+    addresses: pl.Series
 
 
 class _Format(NamedTuple):
@@ -161,7 +162,8 @@ def read_export(path: Path) -> Export:
         raise EmptyInputError(f"{path} holds no record. {_HOW}")
     keys = Counter(record.get("key") for record in records)
     rows = [_row(record, form.names, keys[record.get("key")] == 1) for record in records]
-    return Export(form.name, pl.DataFrame(rows, ROLES, orient="row"))
+    addresses = pl.Series("address", map(_address_of, records), pl.String(), strict=True)
+    return Export(form.name, pl.DataFrame(rows, ROLES, orient="row"), addresses)
 
 
 def read_text(path: Path) -> str:
@@ -202,11 +204,16 @@ def _row(record: Mapping[str, str | None], names_of: _Names, has_own_key: bool) 
     if not values["cited_by_count"] and (found := re.search(r"\bcited by\s*:?\s*([0-9]+)", notes, re.I)):
         values["cited_by_count"] = found[1]
     if not values["id"]:
-        eid = re.search(r"\beid=(2-s2\.0-[0-9]+)", record.get("UR") or record.get("url") or record.get("Link") or "")
+        eid = re.search(r"\beid=(2-s2\.0-[0-9]+)", _address_of(record) or "")
         title = f"{values['title']} ({values['year']})" if values["title"] else None
         key = record.get("key") if has_own_key else None
         values["id"] = eid[1] if eid else values["doi"] or key or title
     return [*values.values()]
+
+
+def _address_of(record: Mapping[str, str | None]) -> str | None:
+    """Return the address that a record has, as RIS, BibTeX and tables name it."""
+    return record.get("UR") or record.get("url") or record.get("Link")
 
 
 def _author_key(author: str) -> str:

@@ -59,7 +59,7 @@ class OpenAlexConfig(Configuration):
         max_references: most references of a candidate; more than 500 do not fit into a request.
         venues: fetch year and venue of references too, for novelty. False: novelty is null.
         filter: further filter of OpenAlex, such as ``"primary_topic.id:T10102,type:article"``, or an address with one,
-            as ``Works().filter(...).url`` of pyalex writes it. "": none.
+            as ``Works().filter(...).url`` of pyalex writes it. None: no other filter.
 
     Raises:
         ConfigError: on construction, if a value is out of its range.
@@ -72,10 +72,11 @@ class OpenAlexConfig(Configuration):
     max_candidates: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 100_000
     max_references: Annotated[int, msgspec.Meta(ge=1, le=MOST_REFERENCES)] = MOST_REFERENCES
     venues: bool = True
-    filter: Annotated[str, msgspec.Meta(title="FILTER")] = ""
+    filter: Annotated[str | None, msgspec.Meta(title="FILTER")] = None
 
     def _check(self) -> None:
-        object.__setattr__(self, "filter", _read_filter(self.filter))
+        if self.filter is not None:
+            object.__setattr__(self, "filter", _read_filter(self.filter))
         if self.from_year > self.to_year:
             raise ConfigError(
                 f"OpenAlexConfig.from_year ({self.from_year}) lies after OpenAlexConfig.to_year ({self.to_year}). "
@@ -96,7 +97,7 @@ def _read_filter(text: str) -> str:
                 "https://api.openalex.org/works?filter=type:article."
             )
         (text,) = given["filter"]
-    clauses = [clause.strip() for clause in text.split(",")] if text else []
+    clauses = [clause.strip() for clause in text.split(",")]
     if wrong := [clause for clause in clauses if not re.fullmatch(r"[A-Za-z_.-]+:[^\0-\x1f]+", clause)]:
         raise ConfigError(
             f"OpenAlexConfig.filter has {wrong[0]!r}, needs name:value, several with commas between them, for example "
@@ -186,7 +187,7 @@ class Candidates:
             if words:
                 clauses.append(f"{name}:{'|'.join(words)}")
         clauses += self._name_fields() + self._name_venues()
-        clauses += [clause for clause in self.config.filter.split(",") if clause and clause not in clauses]
+        clauses += [clause for clause in (self.config.filter or "").split(",") if clause and clause not in clauses]
         return ",".join(clauses)
 
     def _name_fields(self) -> list[str]:
