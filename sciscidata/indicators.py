@@ -8,10 +8,12 @@ from sciscidata.disruption.label_ageing import AgeingError, LabelAgeing, compute
 from sciscidata.disruption.label_prior import LabelPrior, find_label_prior
 from sciscidata.disruption.label_stability import find_label_stability
 from sciscidata.disruption.missing_data import find_effect_of_missing_data
+from sciscidata.disruption.multiverse import run_multiverse
 from sciscidata.disruption.noise import NoiseEffect, find_noise_effect
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.publication_features import compute_publication_features
 from sciscidata.disruption.self_citations import compute_independent_cd_index, find_self_citations
+from sciscidata.disruption.specifications import Multiverse, MultiverseConfig
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.graph.control_variables import compute_control_variables, compute_percentile
 from sciscidata.judged import is_judged
@@ -25,6 +27,8 @@ __all__ = [
     "AgeingError",
     "LabelAgeing",
     "LabelPrior",
+    "Multiverse",
+    "MultiverseConfig",
     "NoiseEffect",
     "NoveltyPrior",
     "compute_cd_interval",
@@ -50,6 +54,7 @@ __all__ = [
     "find_novelty_prior",
     "find_self_citations",
     "is_judged",
+    "run_multiverse",
 ]
 
 

@@ -386,12 +386,12 @@ def compute_cd_variants(
         **{
             name + window: made
             for window in config.all_windows
-            for name, made in _variants(window, config.di_l).items()
+            for name, made in variants_of(window, config.di_l).items()
         }
     )
 
 
-def _variants(window: str, least: int) -> dict[str, pl.Expr]:
+def variants_of(window: str, least: int) -> dict[str, pl.Expr]:
     """Make the variants of the window whose columns end with ``window``."""
     counts = (f"{name}{window}" for name in ("n_i", "n_j", f"n_j{least}", "n_shared"))
     n_i, n_j, n_jl, n_shared = (pl.col(name).cast(pl.Int64) for name in counts)

@@ -95,7 +95,7 @@ def find_effect_of_missing_data(
     parts: list[pl.DataFrame] = []
     whole = pl.DataFrame()
     for kind, share in gaps:
-        left = citations if kind == "nothing" else citations.filter(_is_kept(kind, share, seed))
+        left = citations if kind == "nothing" else citations.filter(is_kept(kind, share, seed))
         graph = build_graph(works, left, time=config.time)
         scores = score_graph(graph, config)
         if kind == "nothing":
@@ -115,7 +115,7 @@ def find_effect_of_missing_data(
     return pl.concat(parts)
 
 
-def _is_kept(kind: str, share: float, seed: int) -> pl.Expr:
+def is_kept(kind: str, share: float, seed: int) -> pl.Expr:
     """Return an expression over CITATIONS: true for a share of the pairs, or of the citing works, left out."""
     from sciscidata._kernels.random import draw, stream_key
 

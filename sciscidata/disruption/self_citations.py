@@ -139,7 +139,7 @@ def compute_independent_cd_index(
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, time=config.time, cache_dir=cache_dir, n_threads=n_threads)
-        scores = _score(graph, pairs, config, n_threads or pl.thread_pool_size())
+        scores = score_independently(graph, pairs, config, n_threads or pl.thread_pool_size())
         scores = close_windows(scores, find_open_in_fields(works, config, last_year_of(graph)))
         _say(scores)
         return scores
@@ -181,7 +181,7 @@ def _schema(config: CDConfig) -> pl.Schema:
     return pl.Schema(columns | self_citers | {INDEPENDENT + name: dtype for name, dtype in again.items()})
 
 
-def _score(graph: CitationGraph, pairs: pl.LazyFrame, config: CDConfig, n_threads: int) -> pl.DataFrame:
+def score_independently(graph: CitationGraph, pairs: pl.LazyFrame, config: CDConfig, n_threads: int) -> pl.DataFrame:
     """Score the works of a graph, by (year, work_id); works without a year come last."""
     authors = _list_authors(graph, pairs)
     schema, last_year = _schema(config), last_year_of(graph)

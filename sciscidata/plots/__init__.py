@@ -18,6 +18,7 @@ from sciscidata.plots.figure import plain as plain
 from sciscidata.plots.figure import save as save
 from sciscidata.plots.labels import plot_label, plot_label_stability, plot_missing_data
 from sciscidata.plots.measure import measure_by
+from sciscidata.plots.multiverse import plot_multiverse
 from sciscidata.plots.novelty import plot_novelty, plot_novelty_by_year, plot_uzzi_cells
 from sciscidata.plots.work import plot_work
 
@@ -36,6 +37,7 @@ __all__ = [
     "plot_label",
     "plot_label_stability",
     "plot_missing_data",
+    "plot_multiverse",
     "plot_novelty",
     "plot_novelty_by_year",
     "plot_null_cd_index",

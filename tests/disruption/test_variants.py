@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.disruption.config import CDConfig
-from sciscidata.disruption.index import _variants, add_indices, compute_cd_variants
+from sciscidata.disruption.index import add_indices, compute_cd_variants, variants_of
 from sciscidata.errors import ConfigError
 from tests import oracles
 from tests.disruption.test_index import configs, edge_lists, frames, years_of_works
@@ -74,7 +74,7 @@ def assert_formulas_give(published: pl.DataFrame) -> None:
         dependence="DEP",
     )
     assert counts.height > 900
-    variants = _variants("", 5)
+    variants = variants_of("", 5)
     made = counts.with_columns(
         orig_base=variants["orig_base"], inverse_dependence=variants["inverse_dependence"].over("Y")
     )

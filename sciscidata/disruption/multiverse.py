@@ -1,0 +1,275 @@
+"""Run a user's estimate over every choice that a paper on disruption could have made.
+
+All windows, indices and populations of a convention come out of one pass over the citations, those without
+self-citations too. So a multiverse takes one pass for each convention and share of missing citations.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.index import score_graph, score_schema, variants_of
+from sciscidata.disruption.missing_data import is_kept
+from sciscidata.disruption.self_citations import INDEPENDENT, require_authors, score_independently
+from sciscidata.disruption.specifications import (
+    OUTCOMES,
+    SELF_CITATIONS,
+    Multiverse,
+    MultiverseConfig,
+    least_shared,
+    name_of_window,
+    name_specification,
+)
+from sciscidata.disruption.windows import close_windows, find_open_in_fields, last_year_of
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.edges import watched
+from sciscidata.graph.graph import build_graph, require_times
+from sciscidata.judged import WINDOW_COMPLETE, is_judged, n_citers
+from sciscidata.options.checks import checked_config, show_value
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.terminal.messages import counted, one_line
+from sciscidata.terminal.progress import progress_bar
+
+logger = logging.getLogger(__name__)
+
+_STAGE: Final = "run_multiverse"
+#: The column that holds the index of a specification.
+DISRUPTION: Final = "disruption"
+_COUNTS: Final = ("n_refs", "n_i", "n_j", "n_k", WINDOW_COMPLETE)
+_TEXTS: Final = ("title", "abstract")
+_ENDS: Final = ("estimate", "low", "high")
+_NEEDED: Final = "a number, (estimate, low, high), or something with these three names"
+
+#: A function of a scored frame: returns a number, (estimate, low, high), or something with these names.
+Estimate = Callable[[pl.DataFrame], Any]
+#: Which frame a specification filters: missing, convention, the l of DI_l, window and self-citations.
+_Key = tuple[float, str, int, str, str]
+
+
+class _Outcome(NamedTuple):
+    """What one specification gave: OUTCOMES, and the error behind a problem."""
+
+    works: int = 0
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    problem: str | None = None
+    error: Exception | None = None
+
+
+def run_multiverse(
+    estimate: Estimate,
+    works: AnyFrame,
+    citations: AnyFrame,
+    config: MultiverseConfig | None = None,
+    *,
+    authors: AnyFrame | None = None,
+) -> Multiverse:
+    """Run an estimate over every choice that a paper could have made: one row per specification.
+
+    ``estimate`` gets a collected frame of the works that a specification keeps: those with an index, by work_id. It has
+    every column of ``works`` but title and abstract, so join what you compare beforehand. Then come ``disruption``
+    (Float64), the index of the specification, and n_refs, n_i, n_j, n_k and window_complete. Pandas gets it by
+    ``frame.to_pandas()``.
+
+    ``estimate`` returns a number, ``(estimate, low, high)``, or something with these three names: a dict, a named
+    tuple, an object, or a frame with one row. An error in it costs one specification: its estimate is null, and its
+    ``problem`` says why. The log counts them. If the whole first pass fails, the error is raised.
+
+    Args:
+        estimate: the function.
+        works: WORKS, as for ``compute_cd_index``, and whatever ``estimate`` reads.
+        citations: CITATIONS.
+        config: the choices; ``MultiverseConfig()`` when None, which makes 288 specifications.
+        authors: as ``scan_authors`` gives them. Then each specification comes twice: with self-citations, and without
+            citers that share an author (``compute_independent_cd_index``).
+
+    Returns:
+        A Multiverse: its ``specifications`` have one row each, in the order of the choices. The same data, choices and
+        seed give the same rows.
+
+    Raises:
+        ConfigError, SchemaMismatchError, WorkIdError: as ``compute_cd_index``; also if ``estimate`` returns something
+            else.
+        EmptyInputError: if ``works`` has no row.
+
+    Source: Leibel & Bornmann 2024, doi:10.1007/s11192-024-05201-1; specification curves: Simonsohn et al. 2020,
+    doi:10.1038/s41562-020-0912-z.
+
+    Example:
+        >>> from sciscidata import SyntheticConfig, scan_synthetic
+        >>> works, citations, _ = scan_synthetic(SyntheticConfig(n_works=2_000))
+        >>> choices = MultiverseConfig(windows=[3, 5], indices=["cd_index"], min_citers=[0], missing=[0])
+        >>> found = run_multiverse(lambda frame: frame["disruption"].mean(), works, citations, choices)
+        >>> found
+        Multiverse(16 specifications, 0 without estimate)
+    """
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=_STAGE)
+    config = checked_config(config, MultiverseConfig, "windows=[3, 5, 10]")
+    if not callable(estimate):
+        raise ConfigError(
+            f"{_STAGE}: estimate is {show_value(estimate)}, needs a function of a frame, for example "
+            "lambda frame: frame['disruption'].mean()."
+        )
+    facts = require_columns(works, WORKS, frame_name="WORKS", stage=_STAGE, columns=("work_id", "publication_year"))
+    if taken := [name for name in (DISRUPTION, *_COUNTS) if name in facts.collect_schema()]:
+        raise SchemaMismatchError(f"{_STAGE}: WORKS have a column {taken[0]!r}, which the scores bring. Rename it.")
+    pairs = None if authors is None else require_authors(authors, _STAGE)
+    chosen = [*config.list_specifications(has_authors=pairs is not None)]
+    groups: dict[_Key, list[int]] = {}
+    for at, choices in enumerate(chosen):
+        groups.setdefault(_key_of(choices), []).append(at)
+    outcomes = [_Outcome()] * len(chosen)
+    passes = _score_passes(require_times(works, "publication_year", stage=_STAGE), citations, config, pairs)
+    facts = facts.drop(_TEXTS, strict=False).collect()
+    for number, (missing, convention, shared, scores) in enumerate(passes, 1):
+        facts = _in_order(facts, scores["work_id"])
+        views = [key for key in groups if key[:3] == (missing, convention, shared)]
+        done: list[int] = []
+        with progress_bar(f"estimates, pass {number}/{config.n_passes}", len(views), unit="frames") as advance:
+            for key in views:
+                frame = facts.hstack(_view(scores, config.config_of(convention, shared), key))
+                for at in groups[key]:
+                    outcomes[at] = _estimate(estimate, _keep(frame, chosen[at], config), chosen[at])
+                    done.append(at)
+                advance(1)
+        if number == 1:
+            _refuse_if_all_fail([outcomes[at] for at in done], chosen[done[0]])
+    return _gather(chosen, outcomes)
+
+
+def _key_of(choices: Mapping[str, Any]) -> _Key:
+    """Name the frame that a specification filters."""
+    shared = least_shared(choices["index"])
+    return choices["missing"], choices["convention"], shared, choices["window"], choices["self_citations"]
+
+
+def _score_passes(
+    works: pl.LazyFrame, citations: pl.LazyFrame, config: MultiverseConfig, pairs: pl.LazyFrame | None
+) -> Iterator[tuple[float, str, int, pl.DataFrame]]:
+    """Score every work in one pass after the other: yield missing, convention, the l of DI_l, and the scores."""
+    open_works: Mapping[str, pl.Series] | None = None
+    number = 0
+    for missing in config.missing:
+        left = citations.filter(is_kept("citations", missing, config.seed)) if missing else citations
+        graph = build_graph(works, left)
+        for convention, shared in product(config.conventions, config.least_shared):
+            number += 1
+            logger.info(
+                "%s: pass %d of %d: convention %s, %.0f%% of citations missing.",
+                *(_STAGE, number, config.n_passes, convention, 100 * missing),
+            )
+            of_pass = config.config_of(convention, shared)
+            if pairs is None:
+                scores = score_graph(graph, of_pass)
+            else:
+                scores = score_independently(graph, pairs, of_pass, pl.thread_pool_size())
+            if open_works is None:  # the same in every pass
+                watched(scores, graph, _STAGE)
+                open_works = find_open_in_fields(works, of_pass, last_year_of(graph))
+            yield missing, convention, shared, close_windows(scores, open_works)
+
+
+def _in_order(facts: pl.DataFrame, work_ids: pl.Series) -> pl.DataFrame:
+    """Bring works into the order of scores, which is the same in every pass."""
+    if facts["work_id"].equals(work_ids):
+        return facts
+    return work_ids.to_frame().join(facts, on="work_id", how="left", maintain_order="left", validate="1:1")
+
+
+def _view(scores: pl.DataFrame, config: CDConfig, key: _Key) -> pl.DataFrame:
+    """Take the counts and indices of one window, with or without self-citations, under their plain names."""
+    _, _, shared, window, self_citations = key
+    ending = next(end for end, one in config.all_windows.items() if name_of_window(one) == window)
+    beginning = "" if self_citations == SELF_CITATIONS[0] else INDEPENDENT
+    names = [name for name in score_schema(replace(config, windows=())) if name not in ("work_id", "n_refs")]
+    columns = {name: pl.col(f"{beginning}{name}{ending}") for name in names}
+    columns |= {"n_refs": pl.col("n_refs"), WINDOW_COMPLETE: pl.col(WINDOW_COMPLETE + ending)}
+    return scores.select(**columns).with_columns(**variants_of("", shared))
+
+
+def _keep(frame: pl.DataFrame, choices: Mapping[str, Any], config: MultiverseConfig) -> pl.DataFrame:
+    """Keep the works that a specification counts, and the columns that its estimate sees."""
+    counts = pl.col(choices["index"]).is_not_null()
+    if choices["population"] == "judged":
+        counts &= is_judged()
+    counts &= pl.col("n_refs") >= choices["min_references"]
+    counts &= n_citers() >= choices["min_citers"]
+    if span := config.span_of(choices["years"]):
+        counts &= pl.col("publication_year").is_between(*span)
+    facts = frame.columns[: frame.columns.index("n_i")]
+    return frame.filter(counts).select(*facts, pl.col(choices["index"]).alias(DISRUPTION), *_COUNTS)
+
+
+def _estimate(estimate: Estimate, frame: pl.DataFrame, choices: Mapping[str, Any]) -> _Outcome:
+    """Run the function on one frame."""
+    if frame.is_empty():
+        return _Outcome(problem="no work is left")
+    try:
+        returned = estimate(frame)
+    except Exception as error:  # the function is the user's
+        return _Outcome(frame.height, problem=f"{type(error).__name__}: {one_line(error)}", error=error)
+    values = _read(returned)
+    if values is None:
+        raise ConfigError(
+            f"{_STAGE}: estimate returned {one_line(show_value(returned))}, needs {_NEEDED}, with low <= high. "
+            f"Specification: {name_specification(choices)}."
+        )
+    return _Outcome(frame.height, *values, problem=None if values[0] is not None else "estimate returned no number")
+
+
+def _read(returned: Any) -> tuple[float | None, ...] | None:  # noqa: ANN401
+    """Return estimate, low and high, null where they are no finite number; None if it is something else."""
+    if isinstance(returned, pl.DataFrame) and returned.height == 1:
+        returned = returned.row(0, named=True)
+    parts: list[Any] = [returned, None, None]
+    if isinstance(returned, Mapping):
+        parts = [returned.get(name) for name in _ENDS] if "estimate" in returned else []
+    elif hasattr(returned, "estimate"):
+        parts = [getattr(returned, name, None) for name in _ENDS]
+    elif isinstance(returned, tuple | list | np.ndarray) and np.ndim(returned) == 1:
+        parts = [*returned]
+    try:
+        if len(parts) != len(_ENDS) or any(isinstance(part, str | bytes) for part in parts):
+            return None
+        numbers = [math.nan if part is None else float(part) for part in parts]
+    except (TypeError, ValueError):
+        return None
+    if numbers[1] > numbers[2]:
+        return None
+    return tuple(number if math.isfinite(number) else None for number in numbers)
+
+
+def _refuse_if_all_fail(outcomes: list[_Outcome], choices: Mapping[str, Any]) -> None:
+    """Raise if every specification of the first pass failed by an error of the function."""
+    if error := outcomes[0].error if all(one.error for one in outcomes) else None:
+        raise ConfigError(
+            f"{_STAGE}: estimate fails in all {len(outcomes):,} specifications of the first pass. The first, "
+            f"{name_specification(choices)}: {outcomes[0].problem}. It gets a frame of Polars; frame.to_pandas() makes "
+            "one of pandas."
+        ) from error
+
+
+def _gather(chosen: list[dict[str, Any]], outcomes: list[_Outcome]) -> Multiverse:
+    """Put choices and outcomes side by side; log how many have no estimate."""
+    choices = pl.DataFrame(chosen, schema_overrides={"missing": pl.Float64()})
+    rows = pl.DataFrame([one[: len(OUTCOMES)] for one in outcomes], OUTCOMES, orient="row")
+    found = Multiverse(choices.hstack(rows))
+    if found.n_failed:
+        first = next(at for at, one in enumerate(outcomes) if one.estimate is None)
+        logger.warning(
+            "%s: %s of %s have no estimate. The first, %s: %s. The column problem has the others.",
+            *(_STAGE, f"{found.n_failed:,}", counted(len(chosen), "specification")),
+            *(name_specification(chosen[first]), outcomes[first].problem),
+        )
+    return found
