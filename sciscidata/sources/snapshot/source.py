@@ -152,7 +152,8 @@ def ingest_snapshot(
         if (out / INDEX).is_file():  # it stays until all of the new one is there
             place = claim_next(out, _MADE_OF)
             options = {"edition": layout.edition, "include_xpac": config.include_xpac, "parser_version": PARSER_VERSION}
-            tell_other_options(out, options, authors=authors)
+            if folders:
+                tell_other_options(out, options, authors=authors)
         jobs = [msgspec.structs.replace(job, out=str(place)) for job in jobs]
         known = find_known(jobs, [place, *folders])
         todo = [job for job in jobs if job.part.name not in known]

@@ -36,7 +36,7 @@ def tell_other_options(out: Path, now: Mapping[str, Any], *, authors: bool) -> N
         before, _ = read_report(out)
     except SciSciDataError:
         return
-    other = [f"{name} was {before[name]}, is {value}" for name, value in now.items() if before.get(name) != value]
+    other = [f"{name} was {before.get(name)}, is {value}" for name, value in now.items() if before.get(name) != value]
     if authors and WRITTEN_BY not in before:
         other.append("authors were not kept")
     if other:
