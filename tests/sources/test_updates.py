@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import filecmp
+import gzip
 import os
 import random
+import shutil
 
 import pytest
 
-from benchmarks.make_snapshot import export_record, write_deleted, write_manifest, write_part
+from benchmarks.make_snapshot import export_record, json_lines, write_deleted, write_manifest, write_part
+from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
+from sciscidata.stages import ingest
 
 
 def work(chance, number):
@@ -99,3 +103,51 @@ def test_updates_of_updates_have_the_bytes_of_a_fresh_ingest(tmp_path, edition, 
         read(release.folder, fresh, authors=authors)
         assert differences(tmp_path / "corpus", fresh) == []
     assert n_read < 5 * len(release.parts)
+
+
+class Files:
+    """Files of records that change: files come, change, are renamed and go; of a repeated work the first counts."""
+
+    def __init__(self, folder, seed):
+        self.folder, self.chance = folder, random.Random(seed)
+        folder.mkdir()
+        for _ in range(4):
+            self.add()
+
+    def add(self):
+        name = f"works-{self.chance.randint(0, 99):02}.jsonl"
+        lines = json_lines(work(self.chance, self.chance.randint(1, 80)) for _ in range(12))
+        lines += b"no record\n" * self.chance.randint(0, 30) + b"\n" * self.chance.randint(0, 2)
+        (self.folder / name).write_bytes(lines if self.chance.random() < 0.5 else gzip.compress(lines))
+
+    def change(self):
+        for _ in range(self.chance.randint(1, 3)):
+            file, kind = self.chance.choice(sorted(self.folder.iterdir())), self.chance.randint(0, 4)
+            if kind == 0:
+                self.add()
+            elif kind == 1 and len(list(self.folder.iterdir())) > 2:
+                file.unlink()
+            elif kind == 2:
+                file.write_bytes(json_lines(work(self.chance, self.chance.randint(1, 80)) for _ in range(9)))
+            elif kind == 3:  # the order decides which of two records counts
+                file.rename(self.folder / f"works-{self.chance.randint(0, 99):02}.jsonl")
+            else:
+                os.utime(file)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_ingest_of_newer_records_has_the_bytes_of_a_fresh_one(tmp_path, seed, caplog):
+    files, options = Files(tmp_path / "records", seed), {"keep_authors": seed % 2 == 0, "overwrite": True}
+    caplog.set_level("INFO")
+    for turn in range(6):
+        if turn:
+            files.change()
+        source = RecordsConfig(inputs=(str(files.folder),), dates=seed == 3)
+        ingest(source, tmp_path / "corpus", cache_dir=tmp_path / "cache", **options)
+        ingest(source, tmp_path / f"fresh-{turn}", cache_dir=tmp_path / f"cache-{turn}", **options)
+        assert differences(tmp_path / "corpus", tmp_path / f"fresh-{turn}") == []
+        kept = [sorted(path.name for path in home.glob("record-files/parsed-*"))
+                for home in (tmp_path / "cache", tmp_path / f"cache-{turn}")]  # fmt: skip
+        assert kept[0] == kept[1]
+        shutil.rmtree(tmp_path / f"cache-{turn}")
+    assert any("as before" in message for message in caplog.messages)
