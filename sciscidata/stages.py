@@ -149,7 +149,8 @@ def ingest(
             name = type(source).__name__
             raise ConfigError(f"keep_authors=True has no effect: {name} says of no work who wrote it. Leave it out.")
         authors = scan_authors(source) if keep_authors else None
-        with open_citations(source, Path(cache_dir)) as opened, progress_bar("write corpus", unit="rows") as advance:
+        opening = open_citations(source, Path(cache_dir), is_ingested=True)
+        with opening as opened, progress_bar("write corpus", unit="rows") as advance:
             corpus = write_corpus(opened, out, texts=texts, authors=authors, overwrite=overwrite, advance=advance)
     log_warnings(diagnose_works(corpus.works, DataYears(None)))
     warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")

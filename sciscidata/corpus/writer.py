@@ -35,6 +35,7 @@ from sciscidata.corpus.folder import (
     recorded_sums,
     scan_corpus,
 )
+from sciscidata.corpus.replacement import NEXT, finish_take_over, take_over
 from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError, UnsafeNameError
 from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.ids import ORIGINAL_ID
@@ -42,7 +43,7 @@ from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus, require_columns
 from sciscidata.storage import find_damaged, hash_file, refuse_link, seal_json, storage_error, whole_when_done
 from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.parquet import ROWS_PER_GROUP, write_parquet
-from sciscidata.storage.paths import list_visible
+from sciscidata.storage.paths import list_visible, remove_folder
 from sciscidata.storage.small_files import read_whole
 
 logger = logging.getLogger(__name__)
@@ -66,9 +67,9 @@ def write_corpus(
 
     Each file appears whole, ``corpus.json`` last. A finished corpus is used as it is, after all SHA-256 were compared.
     The frames have to give the same rows in the same order every time. When the size or time of one of ``inputs``
-    changes, it is another corpus, which ``overwrite`` replaces. A failure leaves no corpus. ``advance`` gets numbers
-    of rows. ``facts``, more of them for the report, may be filled while the frames are read. ``authors`` is what
-    ``scan_authors`` gives of the same source.
+    changes, it is another corpus, which ``overwrite`` replaces when all of the new one is there. A failure leaves no
+    corpus, or the old one. ``advance`` gets numbers of rows. ``facts``, more of them for the report, may be filled
+    while the frames are read. ``authors`` is what ``scan_authors`` gives of the same source.
     """
     out = Path(out)
     stage = "write_corpus"
@@ -84,8 +85,8 @@ def write_corpus(
         made_of[WRITTEN_BY] = of_authors.names() if of_authors.keys() >= AUTHORS.keys() else True
     identity = json.dumps(made_of, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     refuse_foreign(out)
-    with locked_folder(out), _claimed(out, identity, overwrite=overwrite):
-        if (out / INDEX).exists() and _is_whole(out):
+    with locked_folder(out), _claimed(out, identity, overwrite=overwrite) as place:
+        if place == out and (out / INDEX).exists() and _is_whole(out):
             return scan_corpus(out)
         tables = ["works", "texts"] if texts else ["works"]
         columns = list(WORKS) if texts else TABLES["works"].names()
@@ -96,20 +97,20 @@ def write_corpus(
         if DATES.items() <= there.items():
             columns += DATES
             of_columns[DATED_KEY] = True
-        n_works, works = _write_parts(frames["works"].select(columns), out, tables, advance)
+        n_works, works = _write_parts(frames["works"].select(columns), place, tables, advance)
         n_citations, citations = _write_parts(
-            frames["citations"].select(CITATIONS.names()), out, ["citations"], advance
+            frames["citations"].select(CITATIONS.names()), place, ["citations"], advance
         )
         if not n_works:
             raise EmptyInputError("the source holds no work. Check its files and options.")
         written: list[_Part] = []
         if authors is not None and of_authors is not None:
-            (out / WRITTEN_BY).mkdir(exist_ok=True)
-            n_rows, written = _write_parts(authors, out, [WRITTEN_BY], advance)
+            (place / WRITTEN_BY).mkdir(exist_ok=True)
+            n_rows, written = _write_parts(authors, place, [WRITTEN_BY], advance)
             if not n_rows:
                 raise EmptyInputError("the source names no author of any work. Check it, or leave authors out.")
             of_columns |= describe_authors(n_rows, of_authors)
-        write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
+        write_small(place / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
         files: dict[str, dict[str, Any]] = {}
         for stem, name, described in works + citations + written:
             files.setdefault(stem, {})[name] = described
@@ -120,9 +121,11 @@ def write_corpus(
             "works": n_works,
             "citations": n_citations,
             "parts": [{"name": stem, "files": named} for stem, named in sorted(files.items())],
-            "removed_sha256": hash_file(out / REMOVED_FILE),
+            "removed_sha256": hash_file(place / REMOVED_FILE),
         }
-        write_report(out, report)
+        write_report(place, report)
+        if place != out:
+            take_over(out, stay=())
     return scan_corpus(out)
 
 
@@ -152,17 +155,38 @@ def is_claimed(out: Path, identity: str) -> bool:
         return False
 
 
-def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
-    """State in a locked folder what its corpus is made of; remove another if ``overwrite``, else ReleaseExistsError."""
+def claim_folder(out: Path, identity: str, *, overwrite: bool) -> Path:
+    """State in a locked folder what its corpus is made of, and return where to make it; it may be there already.
+
+    If ``overwrite``, another corpus is replaced, else it is a ReleaseExistsError. A whole one stays until its successor
+    is made, which then lies in a folder of its own: ``take_over`` puts it in its place.
+    """
     if is_claimed(out, identity):
-        return
+        return out
     if not overwrite and any(own_files(out, name) for name in TABLES):
         raise ReleaseExistsError(
             f"{out} holds another corpus: of another source or version, with other options, or of files that have "
             "changed since. Choose another folder, or replace it: overwrite=True."
         )
+    if (out / INDEX).is_file():
+        return claim_next(out, identity)
     _remove_parts(out)
     write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
+    return out
+
+
+def claim_next(out: Path, identity: str) -> Path:
+    """Return the folder in which the next version of a corpus is made, with what a killed run for it has left."""
+    place = out / NEXT
+    if not is_claimed(place, identity):
+        remove_folder(place)
+        try:
+            for name in TABLES:
+                (place / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error(error, place) from error
+        write_small(place / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
+    return place
 
 
 def _remove_parts(out: Path) -> None:
@@ -174,13 +198,17 @@ def _remove_parts(out: Path) -> None:
 
 
 @contextmanager
-def _claimed(out: Path, identity: str, *, overwrite: bool) -> Generator[None]:
+def _claimed(out: Path, identity: str, *, overwrite: bool) -> Generator[Path]:
     """Claim a folder. If the block fails, remove what it wrote: a second run would not go on from it."""
-    claim_folder(out, identity, overwrite=overwrite)
+    place = claim_folder(out, identity, overwrite=overwrite)
+    if place == out:
+        remove_folder(out / NEXT)  # of a killed run for another corpus
     try:
-        yield
+        yield place
     except Exception:
-        if not (out / INDEX).exists():
+        if place != out:
+            remove_folder(place)
+        elif not (out / INDEX).exists():
             with suppress(OSError):  # the failure itself says more; other files stay
                 _remove_parts(out)
                 for name in (MADE_OF, ".lock"):
@@ -201,8 +229,11 @@ def write_small(target: Path, write: Callable[[Path], Any]) -> None:
 
 @contextmanager
 def locked_folder(out: Path) -> Generator[None]:
-    """Make the folder of a corpus and keep a second run out until the block or the process ends."""
-    for name in (*FOLDERS, RECEIPTS, UNFINISHED):
+    """Make the folder of a corpus and keep a second run out until the block or the process ends.
+
+    What a killed run has begun to replace is finished first.
+    """
+    for name in (*FOLDERS, RECEIPTS, UNFINISHED, NEXT):
         refuse_link(out / name)
     in_use = StorageError(f"another run is at work in {out}. Wait until it has ended, or choose another folder.")
     with ExitStack() as stack:
@@ -210,6 +241,7 @@ def locked_folder(out: Path) -> Generator[None]:
             for name in TABLES:
                 (out / name).mkdir(parents=True, exist_ok=True)
             stack.enter_context(hold_folder(out, in_use))
+            finish_take_over(out)
         except StorageError:
             raise
         except OSError as error:

@@ -180,13 +180,15 @@ class Opening(NamedTuple):
     """What a source may need besides its configuration.
 
     ``cache_dir`` is for what later runs use again, ``until_end`` holds what is closed when the source is no longer
-    read. Without ``is_scored``, a label of one's own is drawn, and works need no score.
+    read. Without ``is_scored``, a label of one's own is drawn, and works need no score. If ``is_ingested``, works and
+    citations are read once, into a corpus on disk.
     """
 
     cache_dir: Path
     until_end: ExitStack
     api: ApiConfig
     is_scored: bool = True
+    is_ingested: bool = False
 
 
 class ToRead(NamedTuple):

@@ -93,6 +93,7 @@ class ReadSoFar:
     n_bytes: int = 0  # of text
     n_lines: int = 0
     n_blank: int = 0
+    n_corrupt: int = 0  # of a file that was parsed before: more of them than come as problems
 
 
 def read_blocks(

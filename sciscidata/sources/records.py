@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 from sciscidata.errors import CorruptRecordError, EmptyInputError
 from sciscidata.options.checks import Configuration, require_config
 from sciscidata.records.dois import CHANGED_DOIS, describe_changed
-from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, Batch, citations_of, works_of
+from sciscidata.records.work_columns import PARSER_VERSION, citations_of, works_of
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.sources.kinds import REFERENCES_PER_WORK, Citations, Facts, Opening, ToRead
 from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.parsed_files import ParsedFiles, up_to_damage
 from sciscidata.sources.parsed_once import is_made, make_once, read_batches
 from sciscidata.sources.record_files import (
     ReadSoFar,
@@ -33,9 +34,9 @@ from sciscidata.sources.record_files import (
     in_batches,
     later_change,
     printable_name,
-    read_json_batches,
 )
 from sciscidata.storage import cached_folder, hash_file
+from sciscidata.storage.atomic import workspace_beside
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.storage.spill import DiskSort
 from sciscidata.terminal.messages import counted
@@ -74,24 +75,27 @@ class Reading:
     files: Sequence[Path]
     hashes: Sequence[str | None]
     strict: bool = False
+    parsed: ParsedFiles | None = None  # read this instead
     counts: list[_FileCounts] = field(default_factory=lambda: [])
     problems: list[dict[str, Any]] = field(default_factory=lambda: [])
     seen: set[int] = field(default_factory=lambda: set())
     data_date: str | None = None
 
     def batches(self, advance: Callable[[float], None] | None = None) -> Iterator[pl.DataFrame]:
-        """Read all files once, in order, and yield ROWS; ``advance`` gets the bytes read."""
-        for file, digest in zip(self.files, self.hashes, strict=True):
+        """Read all files once, in order, and yield ROWS, or KEPT of ``parsed``; ``advance`` gets the bytes read."""
+        for place, (file, digest) in enumerate(zip(self.files, self.hashes, strict=True)):
             counts = _FileCounts(printable_name(file), file.stat().st_size, digest)
             self.counts.append(counts)
             so_far = ReadSoFar()
-            for rows, problems, _ in in_batches(_up_to_damage(file, advance, so_far), so_far):
+            read = self.parsed.read(place, so_far) if self.parsed else up_to_damage(file, advance, so_far)
+            for rows, problems, _ in read if self.parsed else in_batches(read, so_far):
                 for line, error in problems:
                     self._note(counts, line, error)
                 rows = count_new(counts, rows, self.seen)
                 self.data_date = later_change(self.data_date, rows)
                 yield rows
             counts.lines, counts.empty_lines = so_far.n_lines, so_far.n_blank
+            counts.corrupt = max(counts.corrupt, so_far.n_corrupt)
 
     def _note(self, counts: _FileCounts, line: int, error: CorruptRecordError) -> None:
         counts.corrupt += 1
@@ -119,14 +123,6 @@ class Reading:
             "inputs": [{name: fact for name, fact in one.items() if fact or name != CHANGED_DOIS} for one in inputs],
             "first_corrupt_lines": self.problems,
         }
-
-
-def _up_to_damage(file: Path, advance: Callable[[float], None] | None, so_far: ReadSoFar) -> Iterator[Batch]:
-    """Read a file up to where it is damaged, which counts as a corrupt line."""
-    try:
-        yield from read_json_batches(file, advance, so_far)
-    except CorruptRecordError as damage:
-        yield Batch(NO_ROWS, [(so_far.n_lines + 1, damage)])
 
 
 def _log_skipped(report: Mapping[str, Any]) -> None:
@@ -345,11 +341,39 @@ def _write_sorted(rows: DiskSort, path: Path, schema: pl.Schema, n_rows: int) ->
 
 
 def open_records(config: RecordsConfig, opening: Opening) -> Citations:
-    """Parse the files into the cache, once."""
+    """Parse the files into the cache, once; for a corpus on disk, file by file, so that a later one parses less."""
     n_bytes = sum(file.stat().st_size for file in _find(config))
     with progress_bar("read records", n_bytes, unit="bytes") as advance:
-        works, citations, provenance = pull_records(config, opening.cache_dir, advance)
+        if opening.is_ingested:
+            works, citations, provenance = _sort_parsed(config, opening, advance)
+        else:
+            works, citations, provenance = pull_records(config, opening.cache_dir, advance)
     return Citations(works, citations, Facts(provenance, works))
+
+
+def _sort_parsed(config: RecordsConfig, opening: Opening, advance: Callable[[float], None]) -> Corpus:
+    """Give what ``pull_records`` gives, from files that are kept one by one. It is sorted on disk until the end."""
+    files = _find(config)
+    parsed = ParsedFiles(opening.cache_dir / "record-files", files)
+    parsed.parse(advance)
+    runs = opening.until_end.enter_context(workspace_beside(opening.cache_dir / "record-files" / "sorted"))
+    by_id = DiskSort(["work_id"], runs, run_bytes=_PART_BYTES // 4)
+    by_citing = DiskSort(["citing_id", "cited_id"], runs, run_bytes=_PART_BYTES // 4)
+    reading = Reading(files, parsed.sums, config.strict, parsed)
+    for rows in reading.batches():
+        by_id.add(rows.select(config.columns.names()))
+        by_citing.add(citations_of(rows))
+    report = reading.report() | ({"dates": True} if config.dates else {})
+    if not reading.seen:
+        raise _no_work(files, report)
+    _log_skipped(report)
+
+    def scan(rows: DiskSort, schema: pl.Schema) -> pl.LazyFrame:
+        return scan_batches(
+            lambda columns: (batch.select(columns) for batch in rows.merge()), schema, "OpenAlex records"
+        )
+
+    return Corpus(scan(by_id, config.columns), scan(by_citing, CITATIONS), json.loads(json.dumps(report)))
 
 
 def measure_records(config: RecordsConfig) -> ToRead:

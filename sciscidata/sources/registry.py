@@ -184,8 +184,11 @@ def open_source(
 
 
 @contextmanager
-def open_citations(config: SourceConfig | Corpus, cache_dir: Path) -> Generator[Corpus]:
-    """Open a source whose works have citations as a corpus, whatever scores it brings."""
-    with open_source(find_source(config).with_citations(config), cache_dir) as source:
+def open_citations(config: SourceConfig | Corpus, cache_dir: Path, *, is_ingested: bool = False) -> Generator[Corpus]:
+    """Open a source whose works have citations as a corpus, whatever scores it brings; to ingest it, read it once."""
+    config = find_source(config).with_citations(config)
+    with ExitStack() as until_end:
+        opening = Opening(cache_dir, until_end, ApiConfig(), is_ingested=is_ingested)
+        source = find_source(config).open(config, opening)
         assert isinstance(source, Citations)  # commands refuse others before they read
         yield source.corpus

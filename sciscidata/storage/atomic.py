@@ -42,7 +42,7 @@ def atomic_folder(
     ``recheck`` is called right before, and raises if what lies there by then may not be replaced.
     """
     target = real_path(target)  # through a symbolic link: the link stays, the folder behind it is replaced
-    with _workspace_beside(target) as workspace:
+    with workspace_beside(target) as workspace:
         new = workspace / "new"
         new.mkdir()
         yield new
@@ -95,7 +95,7 @@ def atomic_file(
     A run that finds its result finished calls ``clear_leftovers`` instead.
     """
     target = real_path(target)
-    with _workspace_beside(target) as workspace:
+    with workspace_beside(target) as workspace:
         new = workspace / "new"
         yield new
         flush(new)
@@ -171,7 +171,7 @@ def flush(path: Path) -> None:
 
 
 @contextmanager
-def _workspace_beside(target: Path) -> Generator[Path]:
+def workspace_beside(target: Path) -> Generator[Path]:
     """Make a hidden folder for this run on the disk of ``target``; clear away what killed runs left there."""
     refuse_special(target)
     with ExitStack() as stack:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import polars as pl
@@ -27,6 +27,7 @@ from sciscidata.corpus.folder import (
     options_of,
     own_files,
 )
+from sciscidata.corpus.replacement import home_of
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.local import run_here
 from sciscidata.engines.task import Task, name_of, task
@@ -40,7 +41,7 @@ from sciscidata.sources.snapshot.downloads import Reach, downloaded
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.plausibility import Tally
 from sciscidata.sources.snapshot.reading import read_batches
-from sciscidata.storage import find_damaged, is_sealed_text, seal_json, storage_error
+from sciscidata.storage import find_damaged, hash_file, is_sealed_text, seal_json, storage_error
 from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
@@ -95,9 +96,14 @@ class Receipt(msgspec.Struct):
     changed_dois: int = 0
     without_venue: int = 0
     data_date: str | None = None
+    sha256: str | None = None  # of the part; none in receipts of older versions
     first_corrupt_lines: list[str] = []
     counts: dict[str, int] = {}  # of a Tally; empty in receipts of older versions
     tables: dict[str, Table] = {}
+
+    def of(self, tables: Collection[str]) -> Receipt:
+        """Leave out other tables, which an earlier run was asked for."""
+        return msgspec.structs.replace(self, tables={name: one for name, one in self.tables.items() if name in tables})
 
 
 def write_part(job: Job, advance: Advance | None = None) -> Receipt:
@@ -116,12 +122,15 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
                 with downloaded(part.stored, out, job.reach, advance or (lambda amount: None)) as copy:
                     local = msgspec.structs.replace(job, part=msgspec.structs.replace(part, path=str(copy)))
                     _write_tables(local, receipt, scratch, None)
+                    receipt.sha256 = hash_file(copy)
             else:
                 _write_tables(job, receipt, scratch, advance)
+                receipt.sha256 = hash_file(Path(part.path))
+                if _state(part) != (receipt.bytes, receipt.modified_ns):
+                    receipt.sha256 = None  # it changed while it was read, so the next run reads it again
             for name in job.tables:
                 _move(scratch / name, out / name / f"{part.stem}.parquet")
-            receipt_text = seal_json(msgspec.to_builtins(receipt), end="", indent=1, ensure_ascii=False)
-            (scratch / RECEIPTS).write_bytes(receipt_text)
+            (scratch / RECEIPTS).write_bytes(_sealed(receipt))
             _move(scratch / RECEIPTS, _receipt_path(out, part.stem))
         finally:
             remove_folder(scratch)
@@ -132,13 +141,32 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
     return receipt
 
 
-def read_receipt(job: Job) -> Receipt | None:
-    """Return the receipt of an earlier run, if the part, the options and the SHA-256 of all files are the same."""
-    out, stem = Path(job.out), job.part.stem
+class Known(NamedTuple):
+    """A part that an earlier run has read.
+
+    Attributes:
+        receipt: of the part.
+        folder: where its files lie.
+        is_other_time: the part has another time now, and the same content.
+        is_compared: its SHA-256 says so; that of a store is known by its ETag.
+    """
+
+    receipt: Receipt
+    folder: Path
+    is_other_time: bool
+    is_compared: bool
+
+
+def find_receipt(job: Job, folder: Path) -> Known | None:
+    """Find the receipt of an earlier run in a folder, if part, options and the SHA-256 of all files are the same.
+
+    A part of the same size is the same if its time is, or else its ETag or SHA-256.
+    """
+    stem, stored = job.part.stem, job.part.stored
     try:
-        content = read_whole(_receipt_path(out, stem))
+        content = read_whole(_receipt_path(folder, stem))
         receipt = msgspec.json.decode(content, type=Receipt)
-        state = _state(job.part)
+        n_bytes, modified_ns = _state(job.part)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if not is_sealed_text(content) or not job.tables.keys() <= receipt.tables.keys():
@@ -146,12 +174,30 @@ def read_receipt(job: Job) -> Receipt | None:
     if job.authors and AUTHOR_IDS not in receipt.counts:  # of a version that kept no institutions
         return None
     receipt.tables = {name: receipt.tables[name] for name in job.tables}
-    is_same = (receipt.part, receipt.bytes, receipt.modified_ns, receipt.made_by) == (
-        job.part.name, *state, _made_by(job),
-    )  # fmt: skip
+    is_same = (receipt.part, receipt.bytes, receipt.made_by) == (job.part.name, n_bytes, _made_by(job))
     had_loss = job.strict and receipt.corrupt_lines > 0
-    sums = {f"{name}/{stem}.parquet": table.sha256 for name, table in receipt.tables.items()}
-    return receipt if is_same and not had_loss and not find_damaged(out, sums) else None
+    sums = {f"{name}/{stem}.parquet": receipt.tables[name].sha256 for name in job.tables}
+    if not is_same or had_loss or find_damaged(folder, sums):
+        return None
+    is_other_time = receipt.modified_ns != modified_ns
+    is_compared = is_other_time and stored is None
+    if is_compared and (receipt.sha256 is None or receipt.sha256 != hash_file(Path(job.part.path))):
+        return None
+    if is_other_time and stored is not None and not stored.version:
+        return None
+    return Known(receipt, folder, is_other_time, is_compared)
+
+
+def restate(job: Job, receipt: Receipt) -> None:
+    """Write the receipt of a part that has another time now, and the same content."""
+    restated = msgspec.structs.replace(receipt, modified_ns=_state(job.part)[1])
+    path = _receipt_path(Path(job.out), job.part.stem)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_sealed(restated))
+
+
+def _sealed(receipt: Receipt) -> bytes:
+    return seal_json(msgspec.to_builtins(receipt), end="", indent=1, ensure_ascii=False)
 
 
 def remove_part(out: Path, stem: str) -> None:
@@ -270,7 +316,7 @@ def run_jobs(
     if engine is None or not jobs:
         outcomes = run_here(tasks, n_workers, advance)
     else:
-        outcomes = engine.run(tasks, advance, Path(jobs[0].out).absolute() / "cache")
+        outcomes = engine.run(tasks, advance, home_of(Path(jobs[0].out)).absolute() / "cache")
     with closing(outcomes) as results:
         for given, outcome in results:
             facts = outcome.get()

@@ -8,7 +8,6 @@ import logging
 import os
 import shutil
 from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +23,7 @@ from sciscidata.corpus.folder import (
     INDEX,
     REMOVED_FILE,
     REMOVED_ROWS,
+    TABLES,
     WRITTEN_BY,
     describe_authors,
     list_left_out,
@@ -31,6 +31,7 @@ from sciscidata.corpus.folder import (
 )
 from sciscidata.corpus.writer import (
     claim_folder,
+    claim_next,
     is_claimed,
     locked_folder,
     refuse_foreign,
@@ -52,12 +53,13 @@ from sciscidata.sources.snapshot.parts import (
     AUTHOR_IDS,
     Job,
     Receipt,
-    read_receipt,
     remove_leftovers,
     remove_part,
+    restate,
     run_jobs,
 )
 from sciscidata.sources.snapshot.plausibility import find_implausible
+from sciscidata.sources.snapshot.update import Stopwatch, find_known, put_in_place, tell_other_options
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.parquet import write_parquet
@@ -138,9 +140,9 @@ def ingest_snapshot(
     ``works/part-*.parquet`` has WORKS without title and abstract, ``texts/part-*.parquet`` these of the same rows.
     ``citations/part-*.parquet`` has CITATIONS with repeats, and works that cite themselves. With ``authors``,
     ``authors/part-*.parquet`` has AUTHORS. ``removed.parquet`` has deleted works, and works that a newer part repeats.
-    The report ``corpus.json`` is written last. A killed run continues with the same bytes for any number of workers.
-    ``advance`` gets the bytes read or already done. After all good parts are done, a CorruptRecordError names the
-    corrupt ones.
+    The report ``corpus.json`` is written last. A whole corpus stays as it is until all of the new one is there. A
+    killed run continues with the same bytes for any number of workers. ``advance`` gets the bytes read or already done.
+    After all good parts are done, a CorruptRecordError names the corrupt ones.
     """
     require_config(config, SnapshotConfig, "folder='openalex'")
     out = Path(out)
@@ -153,32 +155,39 @@ def ingest_snapshot(
     if not is_claimed(out, _MADE_OF):
         _check_disk(jobs, out, n_workers)  # before the folder is made
     with locked_folder(out):
-        receipts: dict[str, Receipt] = {}
-        if is_claimed(out, _MADE_OF):
-            with ThreadPoolExecutor() as pool:
-                found = zip(jobs, pool.map(read_receipt, jobs), strict=True)
-                receipts = {job.part.name: receipt for job, receipt in found if receipt}
-        todo = [job for job in jobs if job.part.name not in receipts]
+        watch = Stopwatch.start()
+        folders = [out] if is_claimed(out, _MADE_OF) else []
+        place = claim_folder(out, _MADE_OF, overwrite=overwrite)
+        if (out / INDEX).is_file():  # it stays until all of the new one is there
+            place = claim_next(out, _MADE_OF)
+            options = {"edition": layout.edition, "include_xpac": config.include_xpac, "parser_version": PARSER_VERSION}
+            if folders:
+                tell_other_options(out, options, authors=authors)
+        jobs = [msgspec.structs.replace(job, out=str(place)) for job in jobs]
+        known = find_known(jobs, [place, *folders])
+        todo = [job for job in jobs if job.part.name not in known]
         _check_disk(todo, out, n_workers)
         if advance is not None:
-            advance(sum(receipt.bytes for receipt in receipts.values()))
-        claim_folder(out, _MADE_OF, overwrite=overwrite)
-        (out / INDEX).unlink(missing_ok=True)  # until the end, the folder is no whole corpus
-        for stem in remove_leftovers(out, {part.stem for part in layout.parts}):
-            _LOG.info("removed %s: the snapshot no longer has it", stem)
+            advance(sum(one.receipt.bytes for one in known.values()))
+        gone = remove_leftovers(place, {part.stem for part in layout.parts})
         lists = {name_download(file) for file in layout.deleted if isinstance(file, StoredObject)}
-        tidy_downloads(out, lists | {name_download(job.part.stored) for job in todo if job.part.stored})
+        tidy_downloads(place, lists | {name_download(job.part.stored) for job in todo if job.part.stored})
+        for job in jobs:
+            if (one := known.get(job.part.name)) and one.is_other_time:
+                restate(job, one.receipt)
+        tables = TABLES.keys() | ({WRITTEN_BY} if authors else set())
+        parts = {name: (one.folder, one.receipt.of(tables)) for name, one in known.items()}
         problems = dict(layout.problems)
         with closing(run_jobs(todo, n_workers, advance, engine)) as results:
             for job, result in results:
                 if isinstance(result, Receipt):
-                    receipts[job.part.name] = result
+                    parts[job.part.name] = place, result
                     continue
                 problems[job.part.name] = str(result)
-                remove_part(out, job.part.stem)
+                remove_part(place, job.part.stem)
                 _LOG.warning("%s: %s", job.part.name, result)
         implausible = {
-            name: reason for name, receipt in sorted(receipts.items()) if (reason := find_implausible(receipt.counts))
+            name: reason for name, (_, one) in sorted(parts.items()) if (reason := find_implausible(one.counts))
         }
         named = sorted(problems.items() - layout.problems.items())
         corrupt = [f"{name}: {reason}" for name, reason in named]
@@ -190,9 +199,14 @@ def ingest_snapshot(
             )
         _report_implausible(implausible, config)
         is_kept = config.implausible == "keep"
-        taken = [receipts[name] for name in sorted(receipts) if is_kept or name not in implausible]
-        _seal(layout, config, out, taken, _LeftOut(problems, implausible))
+        taken = {name: parts[name] for name in sorted(parts) if is_kept or name not in implausible}
+        _seal(layout, config, place, taken, _LeftOut(problems, implausible))
+        if place != out:
+            gone = put_in_place(out, known, jobs)
+        for stem in gone:
+            _LOG.info("removed %s: the snapshot no longer has it", stem)
         tidy_downloads(out, lists)
+        watch.tell(jobs, known, gone)
     return scan_corpus(out)
 
 
@@ -268,10 +282,14 @@ def _seal(
     layout: Layout,
     config: SnapshotConfig,
     out: Path,
-    receipts: list[Receipt],
+    parts: Mapping[str, tuple[Path, Receipt]],
     left_out: _LeftOut,
 ) -> None:
-    """Find the rows that do not count, and write the report that makes the folder a corpus."""
+    """Find the rows that do not count, and write the report that makes the folder a corpus.
+
+    ``parts`` names the folder in which the files of each part lie.
+    """
+    receipts = [receipt for _, receipt in parts.values()]
     problems, implausible = left_out
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
     n_changed = sum(receipt.changed_dois for receipt in receipts)
@@ -282,7 +300,7 @@ def _seal(
             f"{counted(len(implausible), 'part')} implausible. Check the folder."
         )
     stems = {part.name: part.stem for part in layout.parts}
-    files = [(stems[receipt.part], out / "works" / f"{stems[receipt.part]}.parquet") for receipt in receipts]
+    files = [(stems[name], folder / "works" / f"{stems[name]}.parquet") for name, (folder, _) in parts.items()]
     with _lists_of(layout, config, out) as lists:
         removed = find_removals(files, read_deleted_ids(lists), totals["works"])
     write_small(out / REMOVED_FILE, partial(write_parquet, removed))

@@ -1,0 +1,182 @@
+"""Record files that were parsed for a corpus, kept by their content: the next ingest parses only new and changed ones.
+
+They lie in ``record-files`` of the cache folder: about half as many bytes as the compressed records. Those of a file
+that has changed or is gone are removed by the next ingest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from sciscidata.errors import CorruptRecordError
+from sciscidata.records.dois import CHANGED_DOIS
+from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, ROWS, Batch, works_of
+from sciscidata.schemas import DATES, WORKS
+from sciscidata.sources.record_files import ReadSoFar, in_batches, read_json_batches
+from sciscidata.storage import cached_folder, hash_file, is_sealed_text, is_whole_folder, real_path, seal_json
+from sciscidata.storage.atomic import atomic_file
+from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.paths import list_visible, remove_folder
+from sciscidata.storage.small_files import read_whole
+from sciscidata.terminal.messages import counted
+
+_LOG = logging.getLogger(__name__)
+#: Raised by one whenever the same rows are kept in another form.
+_FORMAT_VERSION: Final = 1
+_INDEX: Final = "files.json"  # by path: bytes, time and SHA-256, so that a file is hashed once
+_ROWS: Final = "rows.parquet"
+_FACTS: Final = "facts.json"
+_KEPT_PROBLEMS: Final = 20
+#: WORKS and DATES as they are written, and what is counted or made of each work.
+KEPT: Final = pl.Schema(
+    WORKS
+    | DATES
+    | {
+        name: ROWS[name]
+        for name in ("changed_on", "references", "malformed_references", "missing_values", CHANGED_DOIS)
+    }
+)
+
+
+def up_to_damage(file: Path, advance: Callable[[float], None] | None, so_far: ReadSoFar) -> Iterator[Batch]:
+    """Read a file up to where it is damaged, which counts as a corrupt line."""
+    try:
+        yield from read_json_batches(file, advance, so_far)
+    except CorruptRecordError as damage:
+        yield Batch(NO_ROWS, [(so_far.n_lines + 1, damage)])
+
+
+@dataclass(slots=True)
+class ParsedFiles:
+    """The parsed content of some files.
+
+    Attributes:
+        home: where it is kept.
+        files: in their order.
+        sums: their SHA-256.
+    """
+
+    home: Path
+    files: Sequence[Path]
+    sums: list[str] = field(init=False)
+    _compared: int = field(init=False, default=0)
+    _index: dict[str, dict[str, Any]] = field(init=False)
+    _begun: float = field(init=False, default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        known, states = _read_index(self.home), [_state(file) for file in self.files]
+
+        def find(file: Path, state: Mapping[str, Any]) -> tuple[str, bool]:
+            before = known.get(str(real_path(file)), {})
+            if state.items() <= before.items():
+                return str(before["sha256"]), False
+            return hash_file(file), before.get("bytes") == state["bytes"]
+
+        with ThreadPoolExecutor(4) as pool:
+            found = [*pool.map(find, self.files, states)]
+        self.sums = [digest for digest, _ in found]
+        self._compared = sum(is_compared for _, is_compared in found)
+        here = {str(real_path(file)): state | {"sha256": digest}
+                for file, state, digest in zip(self.files, states, self.sums, strict=True)}  # fmt: skip
+        self._index = known | here
+
+    def parse(self, advance: Callable[[float], None]) -> None:
+        """Parse the files that are not kept, and log how many these were; forget what no file has any more."""
+        sizes, whole = (
+            [file.stat().st_size for file in self.files],
+            [is_whole_folder(self._place(one)) for one in self.sums],
+        )
+        for file, digest, size, is_whole in zip(self.files, self.sums, sizes, whole, strict=True):
+            if is_whole:
+                advance(size)
+                continue
+            cached_folder(self._place(digest), lambda new, file=file: self._write(file, new, advance))
+        self._tidy()
+        read = [size for size, is_whole in zip(sizes, whole, strict=True) if not is_whole]
+        unit, factor = ("GB", 1e9) if sum(sizes) >= 1e9 else ("MB", 1e6)
+        told = f"records: read {len(read):,} of {counted(len(sizes), 'file')} ({sum(read) / factor:,.1f} of "
+        told += f"{sum(sizes) / factor:,.1f} {unit}) in {time.monotonic() - self._begun:,.1f} s"
+        if n_kept := len(sizes) - len(read):
+            told += f"; {n_kept:,} {'is' if n_kept == 1 else 'are'} as before"
+        if self._compared:
+            told += f"; {self._compared:,} compared by SHA-256, since their time is another"
+        _LOG.info("%s", told)
+
+    def read(self, place: int, so_far: ReadSoFar) -> Iterator[Batch]:
+        """Read what was parsed of one file: lines that are no work, the first twenty, then KEPT in its order."""
+        folder = self._place(self.sums[place])
+        facts = json.loads((folder / _FACTS).read_text("utf-8"))
+        so_far.n_lines, so_far.n_blank, so_far.n_corrupt = facts["lines"], facts["blank"], facts["corrupt"]
+        yield Batch(KEPT.to_frame(), [(line, CorruptRecordError(reason)) for line, reason in facts["problems"]])
+        with pq.ParquetFile(folder / _ROWS, page_checksum_verification=True) as file:
+            for group in range(file.metadata.num_row_groups):
+                rows: Any = pl.from_arrow(file.read_row_group(group))
+                yield Batch(rows, [])
+
+    def _place(self, digest: str) -> Path:
+        key = hashlib.sha256(json.dumps([digest, _FORMAT_VERSION, PARSER_VERSION]).encode()).hexdigest()
+        return self.home / f"parsed-{key[:32]}"
+
+    def _write(self, file: Path, folder: Path, advance: Callable[[float], None]) -> None:
+        so_far, problems, n_corrupt = ReadSoFar(), list[tuple[int, str]](), 0
+        with pq.ParquetWriter(folder / _ROWS, _to_arrow(KEPT.to_frame()).schema, **CHECKED) as writer:
+            for rows, wrong, _ in in_batches(up_to_damage(file, advance, so_far), so_far):
+                n_corrupt += len(wrong)
+                problems += [(line, str(error)) for line, error in wrong[: _KEPT_PROBLEMS - len(problems)]]
+                if rows.height:
+                    parsed = works_of(rows, [*WORKS, *DATES])
+                    writer.write_table(
+                        _to_arrow(
+                            parsed.hstack(rows.select(KEPT.keys() - WORKS.keys() - DATES.keys())).select(KEPT.names())
+                        )
+                    )
+        facts = {"lines": so_far.n_lines, "blank": so_far.n_blank, "corrupt": n_corrupt, "problems": problems}
+        (folder / _FACTS).write_text(json.dumps(facts, ensure_ascii=False) + "\n", "utf-8")
+        if not _state(file).items() <= self._index[str(real_path(file))].items():
+            raise CorruptRecordError(f"{file} changed while it was read. Run again when it is whole.")
+
+    def _tidy(self) -> None:
+        """Write the index of all files that are as they were, and remove what none of them needs."""
+        index = {path: facts for path, facts in self._index.items() if _is_as(Path(path), facts)}
+        with atomic_file(self.home / _INDEX) as new:
+            new.write_bytes(seal_json({"files": index}, ensure_ascii=False))
+        needed = {self._place(facts["sha256"]).name for facts in index.values()}
+        for folder in list_visible(self.home.glob("parsed-*")):
+            if folder.name not in needed:
+                remove_folder(folder)
+
+
+def _state(file: Path) -> dict[str, Any]:
+    state = file.stat()
+    return {"bytes": state.st_size, "modified_ns": state.st_mtime_ns}
+
+
+def _is_as(file: Path, facts: Mapping[str, Any]) -> bool:
+    try:
+        return _state(file).items() <= facts.items()
+    except OSError:
+        return False
+
+
+def _read_index(home: Path) -> dict[str, dict[str, Any]]:
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        content = read_whole(home / _INDEX)
+        if is_sealed_text(content):
+            return dict(json.loads(content)["files"])
+    return {}
+
+
+def _to_arrow(frame: pl.DataFrame) -> Any:  # noqa: ANN401 (pyarrow has no types)
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
