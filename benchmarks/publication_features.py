@@ -14,7 +14,7 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.graphs import N_WORKS, scan_graph
-from benchmarks.measure import HIDDEN, Row, in_own_process, parser, report, show, timed
+from benchmarks.measure import HIDDEN, in_own_process, parser, report, show, timed, try_process
 from sciscidata.indicators import compute_publication_features
 from sciscidata.schemas import WORKS
 
@@ -75,11 +75,11 @@ def main() -> None:
         report(note=f"four columns of {ours.height} works equal joins")
         return
     task = f"{options.size}, {options.heavy} cited by a twentieth: features at publication"
-    part = lambda name, *more: in_own_process(__file__, "--part", name, *arguments, *more)  # noqa: E731
-    rows: list[Row] = [
-        {"task": task, "tool": f"sciscidata, {n} threads", **part("time", "--threads", str(n))} for n in (1, 2)
+    rows = [
+        try_process(task, f"sciscidata, {words}", __file__, "--part", "time", *arguments, "--threads", words[0])
+        for words in ("1 thread", "2 threads")
     ]
-    rows[0]["note"] += "; " + part("compare")["note"]
+    rows[0]["note"] = f"{rows[0].get('note')}; {in_own_process(__file__, '--part', 'compare', *arguments)['note']}"
     show(rows, options)
 
 

@@ -82,7 +82,8 @@ def main(papers: Path, slices: Path, out: Path) -> None:
             chances = model.predict_proba(matrix[sides["test"]])
             is_right[key] = (model.classes_[chances.argmax(1)] == gold[sides["test"]]).astype(float)
             row = {"slice": name, "set": key, "strength": strength, "accuracy": say_interval(is_right[key])}
-            row["over words"] = say_interval(is_right[key] - is_right["words"])
+            bases = [base for base in ("words", [*SETS][-1]) if base in is_right and base != key]
+            row |= {f"over {base}": say_interval(is_right[key] - is_right[base]) for base in bases}
             if chances.shape[1] == 2:
                 row["auc"] = round(float(roc_auc_score(gold[sides["test"]], chances[:, 1])), 3)
             rows.append(row)

@@ -13,7 +13,7 @@ import polars as pl
 
 from sciscidata.disruption.counts import cut_evenly, run_in_order
 from sciscidata.frames import AnyFrame
-from sciscidata.graph.edges import edges_of, warn_of_edges
+from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.options.checks import check_threads
 from sciscidata.records.ids import with_original_ids
@@ -117,8 +117,8 @@ def compute_publication_features(
 
     def describe() -> pl.DataFrame:
         graph = build_graph(given, citations, cache_dir=cache_dir, n_threads=n_threads)
-        warn_of_edges(edges_of(graph), _STAGE)
-        rows = _with_shares(describe_graph(graph, n_threads or pl.thread_pool_size()))
+        counts = describe_graph(graph, n_threads or pl.thread_pool_size())
+        rows = watched(_with_shares(counts), graph, _STAGE)
         facts = given.select("work_id", "publication_year", "primary_field").collect()
         return rows.join(facts, on="work_id", how="left").select(PUBLICATION_FEATURES.names())
 
