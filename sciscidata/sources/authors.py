@@ -115,7 +115,7 @@ def _scan_kept(folder: str) -> pl.LazyFrame:
     if is_of_openalex and "institution_ids" not in authors.collect_schema():
         logger.warning(
             "%s: the corpus in %s was made by an earlier version, and has the ids of authors only. Ingest its source "
-            "again with keep_authors=True for institutions and countries.",
+            "again with keep_authors=True (and overwrite=True unless it is a snapshot) for institutions and countries.",
             *(_STAGE, folder),
         )
     return authors

@@ -176,8 +176,9 @@ def _read_parquet(part: Part, columns: list[str]) -> Iterator[tuple[pl.DataFrame
         if not {*_PATHS["work_id"]} <= {*plain.values()}:
             return
         for batch in file.iter_batches(BATCH_WORKS, columns=[path for path, name in plain.items() if name in wanted]):
-            rows = pl.DataFrame(batch).select(
-                work_id=pl.Series(openalex_numbers(pl.DataFrame(batch)["id"], "W")),
+            records = pl.DataFrame(batch)
+            rows = records.select(
+                work_id=pl.Series(openalex_numbers(records["id"], "W")),
                 author_number=pl.int_ranges(1, pl.col("authorships").list.len() + 1, dtype=pl.Int32()),
                 authorship=pl.col("authorships"),
             )
