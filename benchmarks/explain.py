@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -29,6 +30,7 @@ from benchmarks.recount import SEED, count_differences, read_neighbourhood
 from sciscidata.graph.graph import build_graph, graph_folder, read_graph
 
 HOME = Path(__file__).resolve().parent
+RESULTS = HOME / "results" / "explain.json"
 COUNTS = ["n_i", "n_j", "n_k", "cd_index"]
 REAL = {"hepth": "graph_hepth", "handball": "graph_handball"}
 
@@ -49,11 +51,11 @@ def scan(name: str) -> tuple[pl.LazyFrame, pl.LazyFrame] | None:
     return works, edges.select(pl.col("citing", "cited").cast(pl.Int64).name.suffix("_id"))
 
 
-def compare(name: str, n: int) -> str:
-    """Explain random works of a graph, and say how many differ from all works scored together, and from joins."""
+def compare(name: str, n: int) -> dict[str, Any] | None:
+    """Explain random works of a graph, and count those that differ from all works scored together, and from joins."""
     frames = scan(name)
     if frames is None:
-        return f"| {name} | left out: not there | | | |"
+        return None
     works, citations = frames
     near = read_neighbourhood(works, citations, n)
     graph = build_graph(works, citations)
@@ -66,7 +68,14 @@ def compare(name: str, n: int) -> str:
     same = pl.all_horizontal(pl.col(one).eq_missing(pl.col(f"{one}_all")) for one in rows.columns[1:])
     n_other = len(ids) - both.filter(same).height
     dated = near._replace(focal=near.focal.drop_nulls("y"))
-    return f"| {name} | {len(ids):,} | {n_other} | {count_differences(dated, rows)} | {1000 * took:.0f} |"
+    return {
+        "graph": name,
+        "works": len(ids),
+        "citations": graph.n_citations,
+        "other than all works": n_other,
+        "other than joins": count_differences(dated, rows),
+        "ms a work": round(1000 * took),
+    }
 
 
 def explain_two(folder: Path, seed: int) -> None:
@@ -90,6 +99,7 @@ def main() -> None:
     """Print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--works", type=int, default=1_000, help="random works of each graph")
+    parser.add_argument("--save", action="store_true", help="keep what the five graphs gave in results/explain.json")
     parser.add_argument("--graph", type=Path, help="folder of a graph to explain random works of")
     parser.add_argument("--size", choices=[*N_WORKS], help="graph to make, and explain random works of")
     parser.add_argument("--seed", type=int, help=measure.HIDDEN)
@@ -100,9 +110,15 @@ def main() -> None:
         assert frames is not None
         folder = graph_folder(build_graph(*frames, cache_dir=CACHE))
     if folder is None:
-        print("| graph | works | other than all works | other than joins | ms a work |\n|---|---|---|---|---|")
+        rows: list[dict[str, Any]] = []
         for name in ("example", *REAL, "XS", "S"):
-            print(compare(name, options.works), flush=True)
+            if (row := compare(name, options.works)) is None:
+                print(f"{name}: left out, not there")
+                continue
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+        if options.save:
+            RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
         return
     if options.seed is not None:
         explain_two(folder, options.seed)

@@ -20,7 +20,7 @@ from sciscidata.disruption.index import compute_cd_index, score_graph
 from sciscidata.disruption.label_prior import SHIPPED, LabelPrior, choose_prior
 from sciscidata.disruption.windows import close_windows, find_open_in_fields, last_year_of
 from sciscidata.eligibility import count_references
-from sciscidata.explanation.neighbourhood import facts_of, find_citers, find_places
+from sciscidata.explanation.neighbourhood import facts_of, find_citers, find_places, read_references
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.judged import is_over_by_year
 from sciscidata.novelty.atypicality import join_atypicality
@@ -149,7 +149,7 @@ def score_graph_ids(graph: CitationGraph, listed: ListedIds, rules: Rules, n_thr
     is_known = (places >= 0) & (places < graph.n_known)
     wanted = np.sort(places[is_known])
     gone = frozenset(asked.filter(pl.Series(places >= graph.n_known)).to_list())
-    places_of = [graph.refs[slice(*graph.ref_offsets[place : place + 2].tolist())] for place in wanted.tolist()]
+    places_of = [read_references(graph, place) for place in wanted.tolist()]
     n_references = np.array([refs.size for refs in places_of], np.uint32)
     references = np.concatenate([np.empty(0, np.int32), *places_of])
     targets = np.unique(np.concatenate([wanted.astype(np.int32), references]))

@@ -182,7 +182,7 @@ def _open(
         yield source
         return
     if (folder := find_graph(source)) is not None:
-        yield read_graph(folder, trusted=True)
+        yield read_graph(folder, trusted=True, whole=False)
         return
     source = CorpusConfig(folder=str(source)) if isinstance(source, str | Path) else source
     if not isinstance(source, Corpus):

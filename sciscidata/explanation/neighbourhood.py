@@ -110,18 +110,24 @@ def find_places(graph: CitationGraph, ids: Int64Array) -> Int64Array:
     return places
 
 
+def read_references(graph: CitationGraph, place: int) -> Int32Array:
+    """Return what a work of a graph cites, by index; a StorageError if a number leads nowhere."""
+    begin, end = graph.ref_offsets[[place, place + 1]].tolist()
+    if not 0 <= begin <= end <= graph.n_citations:
+        raise _damage(graph)
+    references = np.asarray(graph.refs[begin:end], np.int32)
+    if references.size and not (references.min() >= 0 and references.max() < graph.n_works):
+        raise _damage(graph)
+    return references
+
+
 def cut_from_graph(graph: CitationGraph, work_id: int, n_threads: int | None = None) -> Neighbourhood:
     """Cut a work and the citations around it out of a graph. A graph on disk needs no memory but for these."""
     focal = int(find_places(graph, np.array([work_id]))[0])
     if focal < 0:
         raise WorkIdError(f"explain: the graph has no work {work_id}. Check the id.")
-    begin, end = graph.ref_offsets[[focal, focal + 1]].tolist()
-    if not 0 <= begin <= end <= graph.n_citations:
-        raise _damage(graph)
-    references = np.asarray(graph.refs[begin:end], np.int32)
+    references = read_references(graph, focal)
     targets = np.unique(np.append(references, np.int32(focal)))
-    if targets[0] < 0 or targets[-1] >= graph.n_works:
-        raise _damage(graph)
     citing, which = find_citers(graph, targets, n_threads or pl.thread_pool_size())
     is_other = citing != focal
     citing, cited = citing[is_other], targets[which[is_other]]

@@ -338,6 +338,8 @@ def test_a_graph_whose_numbers_lead_nowhere_is_an_error(tmp_path):
         (offsets.copy() + np.where(np.arange(offsets.size) == 3, wrong, 0)).tofile(folder / "ref_offsets.bin")
         with pytest.raises(StorageError, match="damaged"):
             ssd.explain(3, folder)
+        with pytest.raises(StorageError, match="damaged"):
+            ssd.score_ids([3], folder)
     assert read_graph(folder, trusted=True, whole=False).n_citations == 4
 
 
