@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest import mock
 
 import matplotlib as mpl
@@ -15,7 +17,7 @@ from PIL import Image
 
 import sciscidata as ssd
 from sciscidata.diagnostics import of_release
-from sciscidata.indicators import compute_null_cd_index
+from sciscidata.indicators import compute_null_cd_index, run_multiverse
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
@@ -36,6 +38,15 @@ def save_both(name: str, plot: Callable[..., Figure], *arguments: object, **opti
     """Save a picture as wide as a page, and one for a phone."""
     save(plot(*arguments, **options), name)
     save(plot(*arguments, width="one", **options), f"{name}_narrow", dpi=200)
+
+
+def compute_multiverse(works: pl.LazyFrame, citations: pl.LazyFrame) -> pl.DataFrame:
+    """Run the multiverse of docs/measures/multiverse.md."""
+    page = (HOME / "measures" / "multiverse.md").read_text("utf-8")
+    (code,) = re.findall(r"```python\n(import .*?\n)\n\ncorpus = ", page, re.DOTALL)
+    there: dict[str, Any] = {}
+    exec(code, there)
+    return run_multiverse(there["slope"], works, citations).specifications
 
 
 def draw_gallery() -> None:
@@ -69,6 +80,8 @@ def draw_gallery() -> None:
     save_both("gallery_uzzi", plots.plot_uzzi_cells, labelled.with_columns(top=most_cited), hit="top", **data)
     save_both("gallery_novelty_by_year", plots.plot_novelty_by_year, labelled, **data)
     save_both("gallery_work", plots.plot_work, ssd.explain("10.1016/j.arthro.2013.11.001", works, citations), **data)
+    curve = compute_multiverse(works, citations)
+    save_both("gallery_multiverse", plots.plot_multiverse, curve, **data)
     sizes = works.select("work_id", pl.col("n_authors").clip(upper_bound=10))
     sized = cd_5.join(sizes, on="work_id")
     save_both("gallery_team_size", plots.plot_by, sized, "n_authors", stat="percentile", **data)

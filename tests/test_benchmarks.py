@@ -8,10 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import sciscidata as ssd
 from benchmarks import all as every_benchmark
 from benchmarks.graphs import N_WORKS, generate
+from benchmarks.label_confidence import read_papers
 from benchmarks.measure import table
 from benchmarks.real_graphs import read_handball
+from benchmarks.teams import slope_of_teams, slope_of_years, summarise
+from sciscidata.indicators import MultiverseConfig, run_multiverse
+from tests.conftest import REPOSITORY
+
+CHOICES = ("conventions", "windows", "indices", "populations", "min_references", "min_citers", "years", "missing")
 
 #: Of the generator that made the graphs of the first figures.
 SHA_256 = {
@@ -87,3 +94,33 @@ def test_a_ratio_is_to_the_first_tool_of_the_task():
         "|  | gone |  |  |  |  | did not run |",
         "|  | peer | 100 |  |  | 200 |  |",
     ]
+
+
+def test_the_page_on_multiverses_says_what_was_kept():
+    kept = json.loads((REPOSITORY / "benchmarks/results/multiverse.json").read_text())
+    teams, decline = kept["teams, example"], kept["decline, five fields"]
+    page = (REPOSITORY / "docs/measures/multiverse.md").read_text("utf-8")
+    for index, (median, above, below) in teams["by index"].items():
+        cells = [f"{median:.2f}", f"{above:.0%}", f"{below:.0%}"]
+        median, above, below = decline["by index"][index]
+        row = [f"`{index}`", *cells, f"{median:.3f}", f"{above:.0%}", f"{below:.0%}"]
+        assert f"| {' | '.join(row)} |".replace("%", " %") in page
+    assert f"teams, {teams['specifications']:,} specifications" in page
+    assert f"decline, {decline['specifications']:,} specifications" in page
+    assert "main: {estimate:.1f}, interval {low:.1f} to {high:.1f}".format(**teams["main"]) in page
+    assert "main: {estimate:.5f}, interval {low:.5f} to {high:.5f}".format(**decline["main"]) in page
+    assert (teams["without estimate"], decline["without estimate"]) == (0, 0)
+
+
+def test_the_main_specification_of_both_findings_is_the_one_that_was_kept(shared_data):
+    kept = json.loads((REPOSITORY / "benchmarks/results/multiverse.json").read_text())
+    first = {name: getattr(MultiverseConfig(), name)[:1] for name in CHOICES}
+    corpus = ssd.scan_example()
+    found = {
+        "teams, example": run_multiverse(slope_of_teams, corpus.works, corpus.citations, MultiverseConfig(**first)),
+        "decline, five fields": run_multiverse(
+            slope_of_years, *read_papers(shared_data / "papers"), MultiverseConfig(**first)
+        ),
+    }
+    for name, multiverse in found.items():
+        assert summarise(multiverse)["main"] == kept[name]["main"]

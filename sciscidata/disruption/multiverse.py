@@ -21,6 +21,7 @@ from sciscidata.disruption.index import score_graph, score_schema, variants_of
 from sciscidata.disruption.missing_data import is_kept
 from sciscidata.disruption.self_citations import INDEPENDENT, require_authors, score_independently
 from sciscidata.disruption.specifications import (
+    DEFAULT,
     OUTCOMES,
     SELF_CITATIONS,
     Multiverse,
@@ -52,8 +53,21 @@ _NEEDED: Final = "a number, (estimate, low, high), or something with these three
 
 #: A function of a scored frame: returns a number, (estimate, low, high), or something with these names.
 Estimate = Callable[[pl.DataFrame], Any]
-#: Which frame a specification filters: missing, convention, the l of DI_l, window and self-citations.
-_Key = tuple[float, str, int, str, str]
+
+
+class _Pass(NamedTuple):
+    """One pass over the citations: what it varies, and the scores of every work. ``shared`` is the l of DI_l."""
+
+    number: int
+    missing: float
+    convention: str
+    shared: int
+    scores: pl.DataFrame
+
+    def makes(self, choices: Mapping[str, Any]) -> bool:
+        """Say whether the scores of a specification are among these."""
+        is_same = (choices["missing"], choices["convention"]) == (self.missing, self.convention)
+        return is_same and least_shared(choices["index"]) == self.shared
 
 
 class _Outcome(NamedTuple):
@@ -77,10 +91,10 @@ def run_multiverse(
 ) -> Multiverse:
     """Run an estimate over every choice that a paper could have made: one row per specification.
 
-    ``estimate`` gets a collected frame of the works that a specification keeps: those with an index, by work_id. It has
-    every column of ``works`` but title and abstract, so join what you compare beforehand. Then come ``disruption``
-    (Float64), the index of the specification, and n_refs, n_i, n_j, n_k and window_complete. Pandas gets it by
-    ``frame.to_pandas()``.
+    ``estimate`` gets a collected frame of the works that a specification keeps, by publication year and work_id; all
+    have an index. It holds every column of ``works`` but title and abstract, so join what you compare beforehand. Then
+    come ``disruption`` (Float64), the index of the specification, and n_refs, n_i, n_j, n_k and window_complete.
+    ``frame.to_pandas()`` makes a frame of pandas.
 
     ``estimate`` returns a number, ``(estimate, low, high)``, or something with these three names: a dict, a named
     tuple, an object, or a frame with one row. An error in it costs one specification: its estimate is null, and its
@@ -122,42 +136,36 @@ def run_multiverse(
             "lambda frame: frame['disruption'].mean()."
         )
     facts = require_columns(works, WORKS, frame_name="WORKS", stage=_STAGE, columns=("work_id", "publication_year"))
-    if taken := [name for name in (DISRUPTION, *_COUNTS) if name in facts.collect_schema()]:
-        raise SchemaMismatchError(f"{_STAGE}: WORKS have a column {taken[0]!r}, which the scores bring. Rename it.")
+    _refuse_scores(facts, config)
     pairs = None if authors is None else require_authors(authors, _STAGE)
     chosen = [*config.list_specifications(has_authors=pairs is not None)]
-    groups: dict[_Key, list[int]] = {}
-    for at, choices in enumerate(chosen):
-        groups.setdefault(_key_of(choices), []).append(at)
-    outcomes = [_Outcome()] * len(chosen)
+    outcomes: dict[int, _Outcome] = {}
     passes = _score_passes(require_times(works, "publication_year", stage=_STAGE), citations, config, pairs)
-    facts = facts.drop(_TEXTS, strict=False).collect()
-    for number, (missing, convention, shared, scores) in enumerate(passes, 1):
-        facts = _in_order(facts, scores["work_id"])
-        views = [key for key in groups if key[:3] == (missing, convention, shared)]
-        done: list[int] = []
-        with progress_bar(f"estimates, pass {number}/{config.n_passes}", len(views), unit="frames") as advance:
-            for key in views:
-                frame = facts.hstack(_view(scores, config.config_of(convention, shared), key))
-                for at in groups[key]:
-                    outcomes[at] = _estimate(estimate, _keep(frame, chosen[at], config), chosen[at])
-                    done.append(at)
-                advance(1)
-        if number == 1:
-            _refuse_if_all_fail([outcomes[at] for at in done], chosen[done[0]])
-    return _gather(chosen, outcomes)
+    table = facts.drop(_TEXTS, strict=False).collect()
+    for one in passes:
+        table = _in_order(table, one.scores["work_id"])
+        some = {at: choices for at, choices in enumerate(chosen) if one.makes(choices)}
+        outcomes |= _estimate_all(estimate, table, one, some, config)
+        if one.number == 1:
+            _refuse_if_all_fail([outcomes[at] for at in some], next(iter(some.values())))
+    return _gather(chosen, [outcomes[at] for at in range(len(chosen))])
 
 
-def _key_of(choices: Mapping[str, Any]) -> _Key:
-    """Name the frame that a specification filters."""
-    shared = least_shared(choices["index"])
-    return choices["missing"], choices["convention"], shared, choices["window"], choices["self_citations"]
+def _refuse_scores(facts: pl.LazyFrame, config: MultiverseConfig) -> None:
+    """Raise if works have a column that the scores bring."""
+    made = {DISRUPTION, WINDOW_COMPLETE, *config.indices}
+    for shared in config.least_shared:
+        made |= {*score_schema(config.config_of(DEFAULT, shared)), *variants_of("", shared)} - {"work_id"}
+    if taken := [name for name in facts.collect_schema() if name in made]:
+        raise SchemaMismatchError(
+            f"{_STAGE}: WORKS have a column {taken[0]!r}, which the scores bring. Drop it, or give it another name."
+        )
 
 
 def _score_passes(
     works: pl.LazyFrame, citations: pl.LazyFrame, config: MultiverseConfig, pairs: pl.LazyFrame | None
-) -> Iterator[tuple[float, str, int, pl.DataFrame]]:
-    """Score every work in one pass after the other: yield missing, convention, the l of DI_l, and the scores."""
+) -> Iterator[_Pass]:
+    """Score every work in one pass after the other."""
     open_works: Mapping[str, pl.Series] | None = None
     number = 0
     for missing in config.missing:
@@ -177,7 +185,26 @@ def _score_passes(
             if open_works is None:  # the same in every pass
                 watched(scores, graph, _STAGE)
                 open_works = find_open_in_fields(works, of_pass, last_year_of(graph))
-            yield missing, convention, shared, close_windows(scores, open_works)
+            yield _Pass(number, missing, convention, shared, close_windows(scores, open_works))
+
+
+def _estimate_all(
+    estimate: Estimate, table: pl.DataFrame, one: _Pass, some: dict[int, dict[str, Any]], config: MultiverseConfig
+) -> dict[int, _Outcome]:
+    """Run the function for every specification of a pass."""
+    views: dict[tuple[str, str], list[int]] = {}
+    for at, choices in some.items():
+        views.setdefault((choices["window"], choices["self_citations"]), []).append(at)
+    outcomes: dict[int, _Outcome] = {}
+    named = f"estimates, pass {one.number} of {config.n_passes}"
+    with progress_bar(named, len(some), unit="specifications") as advance:
+        for (window, self_citations), places in views.items():
+            of_pass = config.config_of(one.convention, one.shared)
+            frame = table.hstack(_view(one.scores, of_pass, window, self_citations))
+            for at in places:
+                outcomes[at] = _estimate(estimate, _keep(frame, some[at], config), some[at])
+                advance(1)
+    return outcomes
 
 
 def _in_order(facts: pl.DataFrame, work_ids: pl.Series) -> pl.DataFrame:
@@ -187,15 +214,14 @@ def _in_order(facts: pl.DataFrame, work_ids: pl.Series) -> pl.DataFrame:
     return work_ids.to_frame().join(facts, on="work_id", how="left", maintain_order="left", validate="1:1")
 
 
-def _view(scores: pl.DataFrame, config: CDConfig, key: _Key) -> pl.DataFrame:
+def _view(scores: pl.DataFrame, config: CDConfig, window: str, self_citations: str) -> pl.DataFrame:
     """Take the counts and indices of one window, with or without self-citations, under their plain names."""
-    _, _, shared, window, self_citations = key
     ending = next(end for end, one in config.all_windows.items() if name_of_window(one) == window)
     beginning = "" if self_citations == SELF_CITATIONS[0] else INDEPENDENT
     names = [name for name in score_schema(replace(config, windows=())) if name not in ("work_id", "n_refs")]
     columns = {name: pl.col(f"{beginning}{name}{ending}") for name in names}
     columns |= {"n_refs": pl.col("n_refs"), WINDOW_COMPLETE: pl.col(WINDOW_COMPLETE + ending)}
-    return scores.select(**columns).with_columns(**variants_of("", shared))
+    return scores.select(**columns).with_columns(**variants_of("", config.di_l))
 
 
 def _keep(frame: pl.DataFrame, choices: Mapping[str, Any], config: MultiverseConfig) -> pl.DataFrame:

@@ -231,8 +231,9 @@ def test_mistakes_are_refused_before_any_work():
     works, citations = a_synthetic_world()
     with pytest.raises(ConfigError, match="needs a function of a frame"):
         run_multiverse("cd_index", works, citations)
-    with pytest.raises(SchemaMismatchError, match="have a column 'n_i'"):
-        run_multiverse(mean_of, works.with_columns(n_i=1), citations)
+    for name in ("n_i", "cd_index", "window_complete", "disruption", "orig_base"):
+        with pytest.raises(SchemaMismatchError, match=f"have a column '{name}'"):
+            run_multiverse(mean_of, works.with_columns(pl.lit(1).alias(name)), citations)
     with pytest.raises(SchemaMismatchError, match="swapped"):
         run_multiverse(mean_of, citations, works)
 

@@ -47,7 +47,7 @@ def test_choices_are_rows_the_one_that_matters_most_on_top():
     assert names[:2] == ["CD index", "DI5 index"]
     assert {*names[2:]} == {"5 years", "all years", "0%", "5%", "20%", "any", "at least 5"}
     heads = [text.get_text() for text in choices.texts]
-    assert heads[0] == "index\n75% of variance"
+    assert heads[0] == "index\n76% of variance"
     assert len(heads) == 4  # one convention is no choice
 
 
