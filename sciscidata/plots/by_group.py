@@ -5,7 +5,6 @@ Groups with few works are hollow and pale, and no line goes through them.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from types import MappingProxyType
@@ -21,10 +20,14 @@ from sciscidata.judged import WINDOW_COMPLETE, Choice, Population
 from sciscidata.plots.figure import (
     COLOURS,
     INK,
+    PALE,
+    STYLE,
     Look,
+    Picture,
     axes_of,
     count_works,
     drawing,
+    fit,
     letter_panels,
     name_data,
     plain,
@@ -43,6 +46,7 @@ from sciscidata.plots.measure import (
     read_groups,
     refuse_nothing,
 )
+from sciscidata.terminal.messages import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,8 +59,16 @@ LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 _INTERVALS: Final = {"share": "Wilson", "mean": "t"}
 _MOST_PLACES: Final = 500
 _MOST_NAMES: Final = 40
-_ROW_MM: Final = (4.2, 5.2)  # of a name, and where names take two lines
-_LETTERS: Final = {"one": 26, "two": 52}  # of a line of a name
+_ROW_MM: Final = (4.2, 7.0)  # of a name, and where names take two lines
+_LINE_MM: Final = 2.0  # of a row, for each line that its names have
+_NAME_MM: Final = {"one": 32.0, "two": 62.0}  # the widest name beside a panel
+_LEGEND_MM: Final = 62.0
+_LEGEND_ROW_MM: Final = 3.8
+_CROWDED: Final = 60  # estimates of more than two groups: more are drawn in a panel for each group
+_COLUMNS: Final = {"one": 2, "two": 3}  # of panels for each group
+_SEEN: Final = (0.025, 0.975)  # of works in a crowded picture have the ends of their intervals on the axis
+_PANEL_MM: Final = 42.0
+_FRAME_MM: Final = 14.0  # around all panels together
 
 
 def plot_by(
@@ -76,7 +88,10 @@ def plot_by(
 
     Numbers stand in their order from left to right. Names stand one below the other: those of an Enum or an ordered
     categorical of pandas in its order, others by their value, those of few works last. Groups with few works are hollow
-    and pale, and no line goes through them. A triangle is a value beyond the axis.
+    and pale, and no line goes through them. A triangle is a value beyond the axis; the title counts them.
+
+    Where more than two groups have more than 60 estimates together, each has a panel of its own, the others in grey
+    behind it. Years of few works have no interval there, and widen no axis.
 
     Args:
         frame: as in ``measure_by``.
@@ -89,10 +104,10 @@ def plot_by(
         unit: as in ``measure_by``.
         complete_until: where ``x`` is the year: the last one whose citation window is over. Later years are shown as
             unsure. None: found in ``window_complete``, if the frame has it.
-        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``. With ``ax``, all groups share it.
 
     Returns:
-        The figure, with one panel.
+        The figure, with one panel, or one for each group of ``by``.
 
     Raises:
         ConfigError: an option is wrong, or there are too many groups to draw.
@@ -125,7 +140,8 @@ def plot_by(
     if complete_until is None and x == YEAR:
         complete_until = find_complete_until(frame, choose_value(to_lazy(frame, "", ""), y, stat, "judged"), "plot_by")
     panel = Panel(y, stat, lines, complete_until, describe_hidden(hidden) + left_out.describe())
-    return plot_panels(look, x, [panel], Reading(few=few, by=by))
+    reading = Reading(few=few, by=by, is_crowded=len(lines) > 2 and not is_names and measured.height > _CROWDED)
+    return plot_panels(look, x, [panel], reading)
 
 
 def find_complete_until(frame: AnyFrame, choice: Choice, stage: str) -> int | None:
@@ -175,25 +191,54 @@ class Reading(NamedTuple):
         by: the column that a line of the panel is a group of.
         names: what is written for each group that is a name, in order; numbers have none.
         label: of the line, in a legend that a user adds.
+        is_crowded: estimates of few works have no interval, and intervals of few works may leave the axis.
     """
 
     few: int = FEW
     by: str | None = None
     names: Mapping[Any, str] = MappingProxyType({})
     label: str = ""
+    is_crowded: bool = False
 
 
 class Drawn(NamedTuple):
-    """What a title has to explain: whether a group has few works, and whether a triangle stands at the edge."""
+    """What a title has to explain: whether a group has few works, and what lies beyond the edges.
+
+    Attributes:
+        is_few: whether a group has few works.
+        n_beyond: values beyond the axis, each a triangle.
+        n_cut: intervals of which an end lies beyond the axis.
+    """
 
     is_few: bool
-    is_beyond: bool
+    n_beyond: int
+    n_cut: int
+
+    def describe(self) -> str:
+        """Say at the end of a title what stands at the edges.
+
+        Example:
+            >>> Drawn(True, 1, 12).describe()
+            ' Triangles: 1 value beyond the axis. 12 intervals reach beyond it.'
+        """
+        beyond = f" Triangles: {counted(self.n_beyond, 'value')} beyond the axis." if self.n_beyond else ""
+        reach = counted(self.n_cut, "interval reaches", "intervals reach")
+        return beyond + (f" {reach} beyond {'it' if beyond else 'the axis'}." if self.n_cut else "")
+
+
+def add_drawn(drawn: Sequence[Drawn]) -> Drawn:
+    """Say of several panels or lines together what a title has to explain."""
+    is_few = any(one.is_few for one in drawn)
+    return Drawn(is_few, sum(one.n_beyond for one in drawn), sum(one.n_cut for one in drawn))
 
 
 class _Line(NamedTuple):
     """What is drawn in one colour: estimates, which have ``enough`` works, and which are ``sure`` in every respect."""
 
+    group: str
     colour: str
+    places: Numbers
+    n: Numbers
     is_share: bool
     value: Numbers
     low: Numbers
@@ -206,7 +251,7 @@ def plot_panels(look: Look, x: str, panels: Sequence[Panel], reading: Reading) -
     """Draw panels over numbers, such as years, or beside names, such as fields; the title ends with their remarks.
 
     Names stand in their own order, or by their value: those of ``reading``, and its label, are made here. Panels of
-    different works say how many each has.
+    different works say how many each has. Crowded groups have a panel each.
     """
     by, names, height = reading.by, dict[Any, str](), 62.0
     every = [pl.concat(panel.lines) for panel in panels]
@@ -216,70 +261,125 @@ def plot_panels(look: Look, x: str, panels: Sequence[Panel], reading: Reading) -
         else one._replace(after=None)
         for one, groups in zip(panels, every, strict=True)
     ]
+    if reading.is_crowded and not axes_of(look):
+        return _plot_each_group(look, x, panels[0], reading)
     if not every[0][x].dtype.is_numeric():
-        names, height = _order_names(every, x, reading.few, look)
+        n_lines = max(len(panel.lines) for panel in panels)
+        names, height = _order_names(every, x, reading.few, look, n_lines)
     reading = reading._replace(names=names, label="" if by else name_data(look.get("data")))
+    height += legend_height(look, len(panels[0].lines)) if by else 0.0
     with drawing(look, heights_mm=(height,) * len(panels), share="y" if names else "") as picture:
         drawn = [draw_panel(axes, x, one, reading) for axes, one in zip(picture.panels, panels, strict=True)]
         if by and not axes_of(look):
-            picture.panels[-1].legend(title=name_column(by), loc="upper left", bbox_to_anchor=(1, 1))
+            put_legend_outside(picture, name_column(by))
         if len(panels) > 1:
             letter_panels(picture)
-        counts = [count_works(int(groups["n"].sum())) for groups in every]
-        of = [f" of {n}" for n in counts] if len({*counts}) > 1 else [""] * len(counts)
-        intervals = [_INTERVALS.get(panel.stat, "Woodruff") for panel in panels]
-        said = [f"{one.name}{n} with 95% {name} interval" for one, n, name in zip(panels, of, intervals, strict=True)]
-        said = [f"({letter}) {text}" for letter, text in zip("ab", said, strict=True)] if len(panels) > 1 else said
-        within = f" and {name_column(by)}" if by else ""
-        picture.title = f"{'Works' if any(of) else counts[0]} by {name_column(x)}{within}: {', '.join(said)}."
-        if any(of) and names:
-            picture.title += " In brackets: works in (a); in (b)."
-        is_few, is_beyond = (any(each) for each in zip(*drawn, strict=True))
-        picture.title += (
-            name_hollow(is_few, reading.few, [one.after for one in panels]) + " Triangles: beyond the axis." * is_beyond
-        )
-        remarks = [one.remarks for one in panels]
-        is_same = len({*remarks}) == 1
-        picture.title += (
-            remarks[0] if is_same else "".join(f" ({a}){b}" for a, b in zip("ab", remarks, strict=True) if b)
-        )
+        picture.title = _describe_panels(panels, x, reading, drawn)
     return picture.figure
 
 
-def _order_names(panels: Sequence[pl.DataFrame], x: str, few: int, look: Look) -> tuple[dict[Any, str], float]:
+def legend_height(look: Look, n_names: int) -> float:
+    """Return how much higher a picture has to be for the legend that ``put_legend_outside`` puts below it, in mm."""
+    return _LEGEND_ROW_MM * (1 + n_names) if look.get("width") == "one" and look.get("ax") is None else 0.0
+
+
+def put_legend_outside(picture: Picture, title: str) -> None:
+    """Move the legend of the last panel beside it, or in one column of a journal below, where it hides nothing."""
+    axes = picture.panels[-1]
+    handles, labels = axes.get_legend_handles_labels()
+    if not picture.is_narrow:
+        axes.legend(title=title, loc="upper left", bbox_to_anchor=(1, 1))
+        return
+    axes.legend().remove()
+    picture.figure.legend(handles, labels, title=title, loc="outside lower center")
+
+
+def _plot_each_group(look: Look, x: str, panel: Panel, reading: Reading) -> Figure:
+    """Draw a panel for each group, all with the same axes, and the other groups in grey behind it."""
+    is_narrow = look.get("width") == "one"
+    columns = _COLUMNS["one" if is_narrow else "two"]
+    lines = [_read_line(panel, x, *one, reading) for one in zip(panel.lines, LINES, strict=False)]
+    limits = _find_limits(lines, panel.bounds, is_crowded=True)
+    height = _PANEL_MM + _FRAME_MM / -(-len(lines) // columns)
+    with drawing(look, heights_mm=(height,) * len(lines), columns=columns, share="both") as picture:
+        drawn: list[Drawn] = []
+        for number, (axes, line) in enumerate(zip(picture.panels, lines, strict=True)):
+            for other in lines:
+                if other is not line:
+                    shown = np.where(other.sure, other.value, np.nan)
+                    axes.plot(other.places, shown, color=PALE, lw=0.6, zorder=0.5)
+            drawn.append(_draw_over_numbers(axes, line, limits, ""))
+            _frame_numbers(axes, x, panel)
+            axes.set(xlabel="", ylabel="")
+            width = 0.72 * picture.width_mm / columns
+            axes.set_title(fit_name(line.group, width, end=f" ({line.n.sum():,})"))
+            tick_numbers(axes.xaxis, 3 if is_narrow else 4)
+            axes.tick_params(labelbottom=number + columns >= len(lines))  # also above a place that is left free
+        picture.figure.supxlabel(name_column(x), fontsize=STYLE["axes.labelsize"])
+        picture.figure.supylabel(panel.name, fontsize=STYLE["axes.labelsize"])
+        picture.title = _describe_panels([panel], x, reading, drawn, is_each=True)
+    return picture.figure
+
+
+def _describe_panels(
+    panels: Sequence[Panel], x: str, reading: Reading, drawn: Sequence[Drawn], *, is_each: bool = False
+) -> str:
+    """Write the title of panels: what they show of how many works, and what is unsure, at the edges and left out."""
+    by = reading.by
+    counts = [count_works(sum(int(line["n"].sum()) for line in panel.lines)) for panel in panels]
+    of = [f" of {n}" for n in counts] if len({*counts}) > 1 else [""] * len(counts)
+    intervals = [_INTERVALS.get(panel.stat, "Woodruff") for panel in panels]
+    said = [f"{one.name}{n} with 95% {name} interval" for one, n, name in zip(panels, of, intervals, strict=True)]
+    said = [f"({letter}) {text}" for letter, text in zip("ab", said, strict=True)] if len(panels) > 1 else said
+    within = f" and {name_column(by)}" if by else ""
+    title = f"{'Works' if any(of) else counts[0]} by {name_column(x)}{within}: {', '.join(said)}."
+    if any(of) and reading.names:
+        title += " In brackets: works in (a); in (b)."
+    all_drawn = add_drawn(drawn)
+    title += " Grey: the other groups." * is_each
+    title += name_hollow(all_drawn.is_few, reading.few, [one.after for one in panels])
+    title += " These have no interval." * (reading.is_crowded and "Hollow" in title) + all_drawn.describe()
+    remarks = [one.remarks for one in panels]
+    is_same = len({*remarks}) == 1
+    return title + (remarks[0] if is_same else "".join(f" ({a}){b}" for a, b in zip("ab", remarks, strict=True) if b))
+
+
+def _order_names(
+    panels: Sequence[pl.DataFrame], x: str, few: int, look: Look, n_lines: int
+) -> tuple[dict[Any, str], float]:
     """Order names by the mean of their values in the first panel, those of few works last, or as they are ordered.
 
     Give what is written: the works of each panel, once where they are the same. And give the height in mm.
     """
     groups, *others = panels
     value, is_few = pl.col("value").mean(), pl.col("n_works").max() < few
-    ranked = groups.group_by(x).agg(value, pl.col("n").sum(), is_few=is_few)
+    ranked = groups.group_by(x).agg(value, pl.col("n").sum(), _is_few=is_few)
     is_ordered = groups[x].dtype == pl.Enum
-    ranked = ranked.sort(x) if is_ordered else ranked.sort("is_few", -pl.col("value"), x, nulls_last=True)
+    ranked = ranked.sort(x) if is_ordered else ranked.sort("_is_few", -pl.col("value"), x, nulls_last=True)
     counts = [dict(one.group_by(x).agg(pl.col("n").sum()).rows()) for one in (groups, *others)]
     counts = counts if any(one != counts[0] for one in counts) else counts[:1]
-    names = ranked.select(x, name=pl.col(x).cast(pl.String)).rows()
-    shown = [f"{name} ({'; '.join(f'{one[group]:,}' for one in counts)})" for group, name in names]
-    written, height = name_rows(shown, look)
-    return dict(zip(ranked[x], written, strict=True)), height
+    names = zip(ranked[x], ranked[x].cast(pl.String), strict=True)
+    shown = {group: (name, f" ({'; '.join(f'{one[group]:,}' for one in counts)})") for group, name in names}
+    written, height = name_rows([*shown.values()], look, n_lines)
+    return dict(zip(shown, written, strict=True)), height
 
 
 def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> Drawn:
     """Draw one panel, over numbers if the groups have no names."""
     by, names = reading.by, reading.names
-    is_beyond = False
     colours = cycle(free_colours(axes, COLOURS.get(panel.y, LINES[0])))
     lines = [_read_line(panel, x, *one, reading) for one in zip(panel.lines, colours, strict=False)]
-    limits, row_of = _find_limits(lines, panel.bounds), {name: row for row, name in enumerate(names)}
+    limits = _find_limits(lines, panel.bounds, is_crowded=reading.is_crowded)
+    row_of, drawn = {name: row for row, name in enumerate(names)}, list[Drawn]()
     for number, (frame, line) in enumerate(zip(panel.lines, lines, strict=True)):
         if names:
             rows = np.array([row_of[name] for name in frame[x]], np.float64)
-            offset = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
-            is_beyond |= _draw_estimates(axes, rows + offset, line, limits)
+            offset = 0.0 if len(lines) == 1 else 0.6 * (number / (len(lines) - 1) - 0.5)
+            drawn.append(_draw_estimates(axes, rows + offset, line, limits))
         else:
-            is_beyond |= _draw_over_numbers(axes, frame[x].to_numpy(), line, limits, reading.label)
+            drawn.append(_draw_over_numbers(axes, line, limits, reading.label))
         if by:
-            axes.plot([], [], "o", color=line.colour, ms=3.5, label=str(frame[by][0]))
+            axes.plot([], [], "o", color=line.colour, ms=3.5, label=fit_name(line.group, _LEGEND_MM))
     if names:
         axes.set_yticks(range(len(names)), [*names.values()], linespacing=0.9)
         axes.set_ylim(len(names) - 0.5, -0.5)
@@ -287,17 +387,22 @@ def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> Drawn:
         axes.set_axisbelow(True)
         axes.set_xlabel(panel.name)
     else:
-        places = pl.concat([frame[x] for frame in panel.lines]).sort()
-        low, high = float(places[0]), float(places[-1])
-        room = 0.3 + 0.02 * (high - low)
-        widen(axes, "x", low - room, high + room)
-        if panel.after is not None:
-            axes.axvline(panel.after + 0.5, color=INK, lw=0.6, ls=":")
-        axes.set_xlabel(name_column(x))
-        axes.set_ylabel(panel.name)
+        _frame_numbers(axes, x, panel)
     if by:
         axes.legend(title=name_column(by))
-    return Drawn(not all(line.enough.all() for line in lines), is_beyond)
+    return add_drawn(drawn)
+
+
+def _frame_numbers(axes: Axes, x: str, panel: Panel) -> None:
+    """Set the ends of an axis of numbers, name both axes, and mark the last year with a complete window."""
+    places = pl.concat([frame[x] for frame in panel.lines]).sort()
+    low, high = float(places[0]), float(places[-1])
+    room = 0.3 + 0.02 * (high - low)
+    widen(axes, "x", low - room, high + room)
+    if panel.after is not None:
+        axes.axvline(panel.after + 0.5, color=INK, lw=0.6, ls=":")
+    axes.set_xlabel(name_column(x))
+    axes.set_ylabel(panel.name)
 
 
 def _read_line(panel: Panel, x: str, frame: pl.DataFrame, colour: str, reading: Reading) -> _Line:
@@ -305,20 +410,36 @@ def _read_line(panel: Panel, x: str, frame: pl.DataFrame, colour: str, reading: 
     sure = enough = (frame["n_works"] >= reading.few).to_numpy()
     if panel.after is not None:
         sure = enough & (frame[x] <= panel.after).to_numpy()
-    return _Line(colour, panel.stat == "share", value, low, high, enough, sure)
+    if reading.is_crowded:
+        low, high = (np.where(sure, end, np.nan) for end in (low, high))
+    group = str(frame[reading.by][0]) if reading.by else ""
+    is_share = panel.stat == "share"
+    return _Line(group, colour, frame[x].to_numpy(), frame["n"].to_numpy(), is_share, value, low, high, enough, sure)
 
 
-def _find_limits(lines: Sequence[_Line], bounds: tuple[float, float]) -> tuple[float, float]:
+def _find_limits(
+    lines: Sequence[_Line], bounds: tuple[float, float], *, is_crowded: bool = False
+) -> tuple[float, float]:
     """Choose the ends of the axis of values where works are enough; estimates beyond them are drawn at the edge.
 
-    A share of 0 has its place on the axis, also of few works: at the edge it would read as another share.
+    A share of 0 has its place on the axis, also of few works: at the edge it would read as another share. In a crowded
+    picture intervals of the fewest works may leave the axis: a wide one would leave the others a sliver.
     """
     numbers = [np.empty(0)]
     is_any = sum(int(one.enough.sum()) for one in lines) > 1
+    ends: tuple[list[Numbers], list[Numbers]] = [], []
     for one in lines:
         every = np.ones(one.value.size, np.bool_)
         sure = one.enough if is_any else every
-        numbers += [one.value[one.enough if one.enough.sum() > 1 else every], one.low[sure], one.high[sure]]
+        numbers.append(one.value[one.enough if one.enough.sum() > 1 else every])
+        for side, end in zip(ends, (one.low, one.high), strict=True):
+            some = sure & np.isfinite(end)
+            side.append(np.repeat(end[some], one.n[some] if is_crowded else 1))
+    for side, share in zip(ends, _SEEN, strict=True):
+        every_end = np.concatenate(side)
+        if is_crowded and every_end.size:
+            every_end = np.quantile(every_end, [share], method="nearest")
+        numbers.append(every_end)
     numbers += [one.value[one.value == 0] for one in lines if one.is_share]
     shown = np.concatenate(numbers)
     shown = shown[np.isfinite(shown)]
@@ -351,11 +472,13 @@ def widen(axes: Axes, axis: Literal["x", "y"], low: float, high: float) -> tuple
 
 def _draw_estimates(
     axes: Axes, places: Numbers, one: _Line, limits: tuple[float, float], upright_size: float | None = None
-) -> bool:
+) -> Drawn:
     """Draw dots with their intervals: hollow and pale where unsure, a triangle where beyond the edge.
 
-    Values lie along x, or with ``upright_size``, that of a dot, along y. Return whether there is a triangle.
+    Values lie along x, or with ``upright_size``, that of a dot, along y.
     """
+    from matplotlib.ticker import AutoLocator, MaxNLocator
+
     upright, size = upright_size is not None, upright_size or 3.5
     low, high = widen(axes, "y" if upright else "x", *limits)
     shown = np.clip(one.value, low, high)
@@ -379,7 +502,10 @@ def _draw_estimates(
         values.set_major_formatter(write_share)
     elif low < 0 < high:
         (axes.axhline if upright else axes.axvline)(0, color=INK, lw=0.6, zorder=1)
-    return any(bool(some.any()) for some in beyond.values())
+    if isinstance(values.get_major_locator(), AutoLocator):
+        values.set_major_locator(MaxNLocator(5, steps=(1, 2, 2.5, 5, 10), min_n_ticks=3))
+    n_cut = int((inside & ((one.low < low) | (one.high > high))).sum())
+    return Drawn(not one.enough.all(), sum(int(some.sum()) for some in beyond.values()), n_cut)
 
 
 def draw_line(axes: Any, x: Numbers, y: Numbers, works: Numbers, **look: Any) -> bool:  # noqa: ANN401
@@ -413,27 +539,35 @@ def describe_hidden(hidden: Mapping[str, int]) -> str:
     return f" Not shown: {' and '.join(parts)}." if parts else ""
 
 
-def _draw_over_numbers(axes: Axes, places: Numbers, one: _Line, limits: tuple[float, float], label: str) -> bool:
-    """Draw estimates over numbers: a line joins neighbours that are sure, and no gap; ``label`` is for a legend.
-
-    Return whether there is a triangle.
-    """
+def _draw_over_numbers(axes: Axes, one: _Line, limits: tuple[float, float], label: str) -> Drawn:
+    """Draw estimates over numbers: a line joins neighbours that are sure, and no gap; ``label`` is for a legend."""
+    places = one.places
     steps = np.diff(places, append=places[-1])
     gaps = np.flatnonzero(steps > 1.5 * min(steps[:-1], default=1)) + 1
     joined = np.insert(np.where(one.sure, one.value, np.nan), gaps, np.nan)
     at = np.insert(places.astype(np.float64), gaps, np.nan)
     axes.plot(at, joined, color=one.colour, lw=0.8, alpha=0.6, label=label)
-    is_beyond = _draw_estimates(axes, places, one, limits, float(np.clip(110 / places.size, 1.2, 3.5)))
+    drawn = _draw_estimates(axes, places, one, limits, float(np.clip(110 / places.size, 1.2, 3.5)))
     tick_numbers(axes.xaxis, 6, is_whole=bool((places == np.round(places)).all()))
-    return is_beyond
+    return drawn
 
 
-def name_rows(names: list[str], look: Look) -> tuple[list[str], float]:
-    """Break long names into lines; return them and the height of a panel with all of them, in mm."""
+def name_rows(names: Sequence[tuple[str, str]], look: Look, n_lines: int = 1) -> tuple[list[str], float]:
+    """Break long names into two lines at most; return them and the height of a panel with all of them, in mm.
+
+    A name is cut off where it is too long, what stands after it is not. ``n_lines`` estimates stand beside each.
+    """
     from matplotlib.ticker import FixedLocator
 
     if any(axes.has_data() and isinstance(axes.yaxis.get_major_locator(), FixedLocator) for axes in axes_of(look)):
         raise ConfigError("ax has the names of an earlier picture. Give other Axes, or both in one frame with by=.")
-    n_letters = _LETTERS.get(look.get("width", "two"), _LETTERS["two"])
-    fitted = [textwrap.fill(plain(name), n_letters) for name in names]
-    return fitted, 20 + _ROW_MM["\n" in "".join(fitted)] * max(len(fitted), 2)
+    width = _NAME_MM.get(look.get("width", "two"), _NAME_MM["two"])
+    fitted = [fit_name(name, width, end=end) for name, end in names]
+    row = max(_ROW_MM["\n" in "".join(fitted)], _LINE_MM * n_lines)
+    return fitted, 20 + row * max(len(fitted), 2)
+
+
+def fit_name(name: str, width_mm: float, *, n_lines: int = 2, end: str = "") -> str:
+    """Write a name in some lines at most, as matplotlib draws and lists it."""
+    written = fit(plain(name), width_mm, size=STYLE["legend.fontsize"], n_lines=n_lines, end=end)
+    return f" {written}" if written.startswith("_") else written  # legends leave out what begins so

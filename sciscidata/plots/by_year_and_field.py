@@ -229,7 +229,8 @@ def _plot_counts(frames: Mapping[str, AnyFrame], stage: str, look: Look) -> Figu
     ends = [end for counts in by_year for end in _choose_span(counts, few=1)]
     span = [*range(max(min(ends), max(ends) - _MOST_YEARS), max(ends) + 1)]
     fields = sorted(by_field[0], key=lambda name: (-by_field[0][name], name))[:_MOST_FIELDS] if all(by_field) else []
-    names, height = name_rows(fields, look)
+    ends = [f" ({by_field[0][name]:,})" if len(works) == 1 else "" for name in fields]
+    names, height = name_rows([*zip(fields, ends, strict=True)], look)
     heights = (58, height) if fields else (58,)
     if look.get("width") != "one":
         heights = (max(heights), *heights[1:])

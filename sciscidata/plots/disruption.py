@@ -5,7 +5,9 @@ CD by year is in ``by_year_and_field.py``.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
@@ -16,6 +18,7 @@ from sciscidata.disruption.compare import compare_scores
 from sciscidata.disruption.null_model import NULL_CD_INDEX
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.intervals import mean_interval
 from sciscidata.judged import LeftOut, Population, choose_population, window_of
 from sciscidata.label_thresholds import (
     DISRUPTION_LABELS,
@@ -24,7 +27,21 @@ from sciscidata.label_thresholds import (
     compute_disruption_labels,
 )
 from sciscidata.options.checks import checked_config
-from sciscidata.plots.by_group import Panel, Reading, draw_line, draw_panel, name_hollow
+from sciscidata.plots.by_group import (
+    FEW,
+    LINES,
+    Drawn,
+    Panel,
+    Reading,
+    add_drawn,
+    draw_line,
+    draw_panel,
+    fit_name,
+    free_colours,
+    legend_height,
+    name_hollow,
+    put_legend_outside,
+)
 from sciscidata.plots.figure import (
     COLOURS,
     INK,
@@ -39,7 +56,7 @@ from sciscidata.plots.figure import (
 from sciscidata.plots.labels import draw_classes
 from sciscidata.plots.measure import add_up, collect_some, estimate, refuse_nothing
 from sciscidata.records.ids import ORIGINAL_ID, warn_of_repeated_works
-from sciscidata.schemas import CD_SCORES, CD_SWEEP, require_columns
+from sciscidata.schemas import CD_SCORES, CD_SWEEP, Corpus, require_columns
 from sciscidata.terminal.messages import counted
 
 if TYPE_CHECKING:
@@ -50,8 +67,11 @@ _EDGE: Final = 1.3  # of the picture: a little beyond the index's own
 _WIDEST_LINEAR: Final = 0.1
 _COLOURS = "cividis"  # colour-blind readers can tell the shades apart, also in grey
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
-_MOST_LINES = 2 * len(_DASHES)
+_DASHES = ("-", "--")
+_MARKERS = "os^Dv<>pPX"  # also in grey, lines can be told apart
+_MOST_LINES = len(_MARKERS)
+_TITLE_LETTERS = 32  # of a title, as the name of a work
+_WORK_MM = 54.0  # of that name
 _BRIGHT = 0.5  # a share from which the colour is too bright for white letters
 _FAR: Final = 2.0  # standard deviations of the draws
 _BANDS: Final = {
@@ -405,17 +425,22 @@ def _find_windows(
 
 def plot_cd_trajectory(
     trajectory: AnyFrame,
-    works: Sequence[int | str] = (),
+    works: Sequence[int | str] | Mapping[int | str, str] = (),
     *,
     population: Population = "judged",
     **look: Unpack[Look],
 ) -> Figure:
     """Plot how the CD index changes with the age of works: mean and quartiles, or chosen works one by one.
 
+    A mean has its 95% t interval, where works have one row at each age.
+
     Args:
         trajectory: work_id, age and cd_index, as of ``indicators.compute_cd_trajectory``. Undefined values are left
             out, so an age may have fewer works than another one.
-        works: the work_id, or the original_id, of works that get a line each, at most ten. Empty: all works together.
+        works: the work_id, or the original_id, of works that get a line each, at most ten; or these with the name of
+            each: ``{2734287351: "Oldenburg 2017"}``. Empty: all works together. Works without such a name are called by
+            the beginning of their title and their year: by the columns ``title`` and ``publication_year`` of the
+            trajectory, or of the works of ``data``.
         population: as in ``measure_by``, at each age. Chosen works are drawn as they are.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
@@ -443,7 +468,7 @@ def plot_cd_trajectory(
             f"works holds {strange[0]!r}, needs whole numbers from the column work_id, or text alone where the "
             "trajectory has original_id."
         )
-    names = _original_ids(rows, chosen)
+    names = _name_works(rows, chosen, look.get("data")) | (dict(works) if isinstance(works, Mapping) else {})
     left_out = LeftOut()
     if not chosen:
         rows, left_out = choose_population(rows, "cd_index", population, "plot_cd_trajectory")
@@ -455,7 +480,8 @@ def plot_cd_trajectory(
         raise ConfigError(
             f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."
         )
-    with drawing(look, heights_mm=(60,)) as picture:
+    height = 60 + (legend_height(look, len(chosen)) if len(chosen) > 1 else 0.0)
+    with drawing(look, heights_mm=(height,)) as picture:
         (axes,) = picture.panels
         axes.axhline(0, color=INK, lw=0.6)
         title = _draw_works(axes, rows, chosen, names) if chosen else _draw_quartiles(axes, rows)
@@ -463,7 +489,12 @@ def plot_cd_trajectory(
         axes.set_xlabel("years after publication")
         tick_numbers(axes.xaxis)
         axes.set_ylabel("CD index")
-        axes.legend(loc="best")
+        if not chosen:
+            axes.legend(loc="best")
+        elif len(chosen) > 1 and look.get("ax") is None:
+            put_legend_outside(picture, "")
+        elif len(chosen) > 1:
+            axes.legend()
     return picture.figure
 
 
@@ -502,59 +533,90 @@ def plot_cd_sweep(sweep: AnyFrame, *, population: Population = "judged", **look:
         refuse_nothing(rows, [*keys, "cd_index"], "plot_cd_sweep")
     conventions = shown["convention"].unique().sort()
     windows = sorted(shown["window"].unique(), key=lambda name: (not name[:1].isdigit(), len(name), name))
-    is_hollow = False
-    with drawing(look, heights_mm=(52,) * len(conventions)) as picture:
+    drawn_panels: list[Drawn] = []
+    columns = min(len(conventions), 1 if look.get("width") == "one" else 2)
+    heights = [*[52.0] * (len(conventions) - 1), 52.0 + legend_height(look, len(windows))]
+    with drawing(look, heights_mm=heights, columns=columns) as picture:
         for axes, convention in zip(picture.panels, conventions, strict=True):
             lines = [shown.filter(convention=convention, window=window) for window in windows]
             lines = [line for line in lines if line.height]
             panel = Panel("cd_index", "mean", [estimate(line, keys, "cd_index", is_share=False) for line in lines])
-            is_hollow |= draw_panel(axes, "publication_year", panel, Reading(by="window")).is_few
+            reading = Reading(by="window", is_crowded=len(lines) > 2)
+            drawn_panels.append(draw_panel(axes, "publication_year", panel, reading))
             drawn_lines: list[Any] = axes.get_legend_handles_labels()[0]
             for line, drawn in zip(lines if nulls else [], drawn_lines, strict=False):
                 years, means = (line[name].to_numpy() for name in ("publication_year", "mean_null_mean"))
                 axes.plot(years, means, ls="--", lw=0.8, color=drawn.get_color())
             axes.set_title(f"{convention}{' (dashed: null model)' if nulls else ''}")
         of = f"{counted(len(conventions), 'convention')} and {counted(len(windows), 'window')}"
-        said = f"{name_hollow(is_hollow)}{left_out.describe('row')}"
+        if look.get("ax") is None:
+            for axes in picture.panels[:-1]:
+                axes.legend().remove()
+            put_legend_outside(picture, "window")
+        all_drawn = add_drawn(drawn_panels)
+        said = f"{name_hollow(all_drawn.is_few)}{all_drawn.describe()}{left_out.describe('row')}"
         picture.title = f"Mean CD index by publication year, {of}.{said}"
     return picture.figure
 
 
-def _original_ids(rows: pl.LazyFrame, chosen: Sequence[int | str]) -> dict[int | str, str]:
-    """Return the ids of the source of chosen works, where there are any: the number of a text means nothing."""
-    if ORIGINAL_ID not in rows.collect_schema() or not chosen:
-        return {}
-    found = rows.filter(pl.col("work_id").is_in(chosen)).select("work_id", pl.col(ORIGINAL_ID).cast(pl.String))
-    return dict(found.unique().collect(engine="streaming").rows())
+def _name_works(rows: pl.LazyFrame, chosen: Sequence[int | str], data: object) -> dict[int | str, str]:
+    """Name chosen works by title and year, or by the ids of their source: the number of a text means nothing."""
+    names: dict[int | str, str] = {}
+    if not chosen:
+        return names
+    is_text = isinstance(chosen[0], str)
+    sides = [rows]
+    if isinstance(data, Corpus):
+        own_id = [pl.col(ORIGINAL_ID).cast(pl.String).alias("work_id")] if is_text else []
+        sides.append(data.works.with_columns(own_id))
+    for side in sides:
+        there = side.collect_schema()
+        columns = [name for name in ("title", ORIGINAL_ID) if name in there]
+        if not columns:
+            continue
+        year = "publication_year" if "publication_year" in there else pl.lit(None, pl.Int32).alias("publication_year")
+        some = side.filter(pl.col("work_id").is_in(chosen)).select("work_id", *columns, year).unique("work_id")
+        for work in some.collect(engine="streaming").iter_rows(named=True):
+            if title := work.get("title"):
+                head = textwrap.shorten(title, _TITLE_LETTERS, placeholder="…")
+                head = head if len(head) > 1 else f"{title[: _TITLE_LETTERS - 1]}…"  # one word, or no blanks at all
+                at = "" if work["publication_year"] is None else f" ({work['publication_year']})"
+                names[work["work_id"]] = head + at
+            elif ORIGINAL_ID in work:
+                names.setdefault(work["work_id"], f"work {work[ORIGINAL_ID]}")
+    return names
 
 
 def _draw_works(axes: Axes, rows: pl.LazyFrame, chosen: Sequence[int | str], names: Mapping[int | str, str]) -> str:
     """Draw a line for each chosen work, by its name if it has one, and return the title."""
     lines = rows.filter(pl.col("work_id").is_in(chosen)).sort("age").collect(engine="streaming")
+    colours = cycle(free_colours(axes))
     for number, work in enumerate(chosen):
         line = lines.filter(work_id=work)
         if line.is_empty():
             raise ConfigError(f"work {work} has no CD index at any age. Choose works that have one.")
         at, index = line["age"].to_numpy(), line["cd_index"].to_numpy()
-        label = f"work {names.get(work, work)}"
-        (drawn,) = axes.plot(at, index, color=INK, marker="o", markersize=2.5, label=label)
-        drawn.set(alpha=1 - 0.6 * (number % 2), linestyle=_DASHES[number // 2])
-    listed = ", ".join(str(names.get(work, work)) for work in chosen)
-    of = f"work {listed} by its age" if len(chosen) == 1 else f"works {listed} by their age"
-    return f"CD index of {of}."
+        label = fit_name(names.get(work, f"work {work}"), _WORK_MM, n_lines=1)
+        marker, dash = _MARKERS[number], _DASHES[number // len(LINES)]
+        axes.plot(at, index, color=next(colours), marker=marker, markersize=3, linestyle=dash, label=label)
+    of = names.get(chosen[0], f"work {chosen[0]}") if len(chosen) == 1 else f"{len(chosen)} works"
+    return f"CD index of {of} by {'its' if len(chosen) == 1 else 'their'} age."
 
 
 def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
     """Draw mean, median and middle half of all works at each age, and return the title."""
     index = pl.col("cd_index")
     quartiles = [index.quantile(share, "linear").alias(f"q{share}") for share in (0.25, 0.5, 0.75)]
-    by_age = rows.group_by("age").agg(index.mean().alias("mean"), pl.len().alias("n"), *quartiles).sort("age")
+    squares = (index.var() * (pl.len() - 1)).fill_null(0.0).alias("squares")
+    by_age = rows.group_by("age").agg(index.mean().alias("mean"), pl.len().alias("n"), *quartiles, squares).sort("age")
     shown = by_age.collect(engine="streaming")
     n_works: int = rows.select(pl.col("work_id").n_unique()).collect(engine="streaming").item()
-    age, mean, n, low, middle, high = (shown[name].to_numpy() for name in shown.columns)
+    age, mean, n, low, middle, high, spread = (shown[name].to_numpy() for name in shown.columns)
     axes.fill_between(age, low, high, color=INK, alpha=0.2, lw=0, label="middle half")
     axes.plot(age, middle, color=INK, ls="--", label="median")
-    is_hollow = draw_line(axes, age, mean, n, color=INK, label="mean")
+    is_hollow = draw_line(axes, age, mean, n, color=INK, label="mean, 95% t interval")
+    first, last = mean_interval(mean, spread, n, n)
+    axes.vlines(age[n >= FEW], first[n >= FEW], last[n >= FEW], color=INK, lw=0.8)
     fewest, most = int(n.min(initial=n_works)), int(n.max(initial=0))
     number = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
     return f"CD index of {count_works(n_works)} by age, with {number} at each age.{name_hollow(is_hollow)}"

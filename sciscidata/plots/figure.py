@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
@@ -41,10 +41,20 @@ PALE: Final = "#BBBBBB"
 
 _COLUMNS_MM: Final = {"one": 85.0, "two": 180.0}
 _MM_PER_INCH: Final = 25.4
-_MM_PER_LETTER: Final = 1.5  # of a title
+_POINTS_PER_MM: Final = 72 / _MM_PER_INCH
+_LINE_MM: Final = 3.4  # of a title
+_TITLE_SHARE: Final = 0.91  # of the width: on a screen letters are some percent wider than on paper
+_UNKNOWN: Final = 1.2  # of its height: the box in place of a letter that the font lacks
+_FREE_LINES: Final = {"one": 4, "two": 2}  # of a title, for which the heights of pictures have room
+#: Fonts for what DejaVu Sans lacks, such as Chinese, Japanese and Korean; those that are installed are used.
+_OTHER_FONTS: Final = (
+    *("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "Source Han Sans", "WenQuanYi Zen Hei", "Microsoft YaHei"),
+    *("Malgun Gothic", "Yu Gothic", "Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo", "Arial Unicode MS"),
+)
 _FORMATS: Final = (".png", ".svg", ".pdf")
 _DPI: Final = 300
-_STYLE: Final[dict[str, Any]] = {
+#: Settings of matplotlib that all pictures have: ``plt.rcParams.update(STYLE)`` gives them to your own.
+STYLE: Final[dict[str, Any]] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine has it
     "font.size": 8,
     "axes.titlesize": 8,
@@ -108,12 +118,13 @@ class Picture:
 
 @contextmanager
 def drawing(
-    look: Look, *, heights_mm: Sequence[float], ratios: Sequence[float] = (), stacked: bool = False, share: str = ""
+    look: Look, *, heights_mm: Sequence[float], ratios: Sequence[float] = (), columns: int = 0, share: str = ""
 ) -> Generator[Picture]:
     """Give panels to draw in, of some heights; then write the title, and the file if one is asked for.
 
-    Panels lie side by side across two columns (``ratios`` of their widths), or ``stacked`` in one column. ``share``
-    names the axis that all panels have in common.
+    Panels lie side by side across two columns of a journal (``ratios`` of their widths), and one below the other in
+    one; or in rows of some ``columns``. ``share`` names the axis that all panels have in common, or "both". A picture
+    is higher where its title is long, so that the panels keep their heights.
     """
     from matplotlib import rc_context
 
@@ -122,32 +133,108 @@ def drawing(
     n = len(heights_mm)
     path, width_mm = _check_look(look, n)
     own_axes = axes_of(look)
-    style: dict[Any, Any] = {} if own_axes else _STYLE
+    style: dict[Any, Any] = {} if own_axes else {**STYLE, "font.family": [STYLE["font.family"], *_find_other_fonts()]}
     with _LOCK, rc_context(style):
         if own_axes:
             panels = own_axes
             picture = Picture(panels[0].figure.figure, panels, width_mm)
         else:
-            below = stacked or width_mm < _COLUMNS_MM["two"]
-            height = sum(heights_mm) if below else heights_mm[0]
-            figure = NotebookFigure(figsize=(width_mm / _MM_PER_INCH, height / _MM_PER_INCH), layout="constrained")
-            grid = {"height_ratios": heights_mm} if below else {"width_ratios": ratios or [1] * n}
-            common: dict[str, Any] = {"sharex": share == "x" and below, "sharey": share == "y" and not below}
-            axes = figure.subplots(n if below else 1, 1 if below else n, squeeze=False, **grid, **common)
-            picture = Picture(figure, [*axes.flat], width_mm)
+            across = columns or (1 if width_mm < _COLUMNS_MM["two"] else n)
+            rows_mm = [max(heights_mm[at : at + across]) for at in range(0, n, across)]
+            figure = NotebookFigure(
+                figsize=(width_mm / _MM_PER_INCH, sum(rows_mm) / _MM_PER_INCH), layout="constrained"
+            )
+            grid = {"height_ratios": rows_mm, "width_ratios": ratios if len(ratios) == across else [1] * across}
+            common: dict[str, Any] = {
+                "sharex": share == "both" or (share == "x" and across == 1),
+                "sharey": share == "both" or (share == "y" and across == n),
+            }
+            axes = figure.subplots(len(rows_mm), across, squeeze=False, **grid, **common)
+            for spare in axes.flat[n:]:
+                spare.remove()
+            picture = Picture(figure, [*axes.flat[:n]], width_mm)
         yield picture
         name = name_data(look.get("data"))
         caption = f"{picture.title} Data: {name}." if picture.title and name else picture.title
         picture.figure.set_label(caption)
         asked = look.get("title", "" if own_axes else caption)
         title = plain(caption if asked is None else asked)
-        wrapped = textwrap.fill(title, int(width_mm / _MM_PER_LETTER), break_on_hyphens=False)
         if not own_axes and title:
+            wrapped = fit(title, _TITLE_SHARE * width_mm)
             picture.figure.suptitle(wrapped, x=0.01, ha="left")
+            more = wrapped.count("\n") + 1 - _FREE_LINES[look.get("width", "two")]
+            height = picture.figure.get_figheight()
+            picture.figure.set_figheight(height + max(more, 0) * _LINE_MM / _MM_PER_INCH)
         elif title and n == 1:
-            picture.panels[0].set_title(wrapped)
+            box = picture.panels[0].get_window_extent()
+            size = float(picture.panels[0].title.get_fontsize())
+            picture.panels[0].set_title(fit(title, box.width / picture.figure.dpi * _MM_PER_INCH, size=size))
         if path is not None:
             save(picture.figure, path, title=caption, dpi=_DPI)
+
+
+def fit(text: str, width_mm: float, *, size: float = STYLE["font.size"], n_lines: int = 0, end: str = "") -> str:
+    r"""Break a text into lines that are no wider than ``width_mm``; with ``n_lines``, what is left over is cut off.
+
+    Lines end at blanks, or where there are none, as in Chinese, at any letter. ``end`` stands after the text, however
+    much of it is cut off.
+
+    Example:
+        >>> fit("a title of six short words", 20, size=8)
+        'a title of six\nshort words'
+        >>> fit("a title of six short words", 20, size=8, n_lines=1)
+        'a title of six…'
+        >>> fit("a title of six short words", 20, size=8, n_lines=2, end=" (7)")
+        'a title of six\nshort wo… (7)'
+    """
+    room = width_mm * _POINTS_PER_MM
+    lines, line, used = list[str](), "", 0.0
+    for part in re.findall(r"[^ \n]+[ \n]*", text + end):
+        word = part.rstrip(" \n")
+        width = _measure(word, size)
+        if line and used + width > room:
+            lines, line, used = [*lines, line.rstrip()], "", 0.0
+        while width > room and len(word) > 1:
+            head = _head(word, room, size)
+            lines, word = [*lines, head], word[len(head) :]
+            width = _measure(word, size)
+        line, used = f"{line}{word} ", used + width + _measure(" ", size)
+    lines = [*lines, line.rstrip()]
+    if n_lines and len(lines) > n_lines:
+        last = lines[n_lines - 1]
+        while last and _measure(f"{last}…{end}", size) > room:
+            last = last[:-1]
+        lines = [*lines[: n_lines - 1], f"{last.rstrip()}…{end}"]
+    return "\n".join(lines)
+
+
+def _head(word: str, room: float, size: float) -> str:
+    """Return the first letters of a word that have room, at least one."""
+    low, high = 1, len(word)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _measure(word[:middle], size) <= room else (low, middle - 1)
+    return word[:low]
+
+
+@cache
+def _find_other_fonts() -> tuple[str, ...]:
+    from matplotlib.font_manager import get_font_names
+
+    installed = {*get_font_names()}
+    return tuple(name for name in _OTHER_FONTS if name in installed)
+
+
+@lru_cache(maxsize=4_096)
+def _measure(text: str, size: float) -> float:
+    """Return how wide a text is, in points."""
+    from matplotlib.font_manager import FontProperties, fontManager, get_font
+    from matplotlib.ft2font import LoadFlags
+
+    font = get_font(fontManager.findfont(FontProperties(family=STYLE["font.family"])))
+    known = font.get_charmap()
+    units = [font.load_char(code, flags=LoadFlags.NO_SCALE).horiAdvance for one in text if (code := ord(one)) in known]
+    return size * (sum(units) / font.units_per_EM + _UNKNOWN * (len(text) - len(units)))
 
 
 def letter_panels(picture: Picture) -> None:
@@ -242,7 +329,7 @@ def save(figure: Figure, path: str | Path, *, title: str = "", dpi: int = 130) -
     kind = path.suffix.lower().removeprefix(".")
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     FigureCanvasAgg(figure)
-    with _LOCK, rc_context({name: _STYLE[name] for name in ("svg.hashsalt", "pdf.fonttype")}):
+    with _LOCK, rc_context({name: STYLE[name] for name in ("svg.hashsalt", "pdf.fonttype")}):
         metadata = {**dates.get(kind, {}), **({"Title": title} if title else {})}
         with atomic_file(path, recheck=partial(check_picture, path)) as new:
             figure.savefig(new, dpi=dpi, format=kind, metadata=metadata)

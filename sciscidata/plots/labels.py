@@ -149,14 +149,24 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
     """
     rows = require_columns(effect, MISSING_DATA, frame_name="effect", stage="plot_missing_data").collect()
     gaps = rows.select("missing", "share").unique(maintain_order=True).rows()
+    whole = rows.filter(missing="nothing").select("label", n_whole="works").unique("label")
+    every = rows.filter(label="all").select("missing", "share", n_all="works")
+    rows = rows.join(whole, on="label", how="left", maintain_order="left")
+    rows = rows.join(every, on=["missing", "share"], how="left", maintain_order="left")
     colours = {"all": INK, **{label: COLOURS[label] for label in LABELS_BY_INDEX}}
     with drawing(look, heights_mm=(60, 60), share="y") as picture:
         for panel, column in zip(picture.panels, ("share_same", "label_share"), strict=True):
             for place, (label, colour) in enumerate(colours.items()):
                 of_all = label == "all" and column == "label_share"
                 shown = rows.filter(label=label)
+                at = (
+                    np.array([gaps.index(gap) for gap in shown.select("missing", "share").rows()]) + 0.12 * place - 0.18
+                )
+                if not of_all:
+                    n_of = shown["n_whole" if column == "share_same" else "n_all"].cast(pl.Float64).to_numpy()
+                    panel.vlines(at, *wilson_interval(shown[column].to_numpy(), n_of), color=colour, lw=0.8)
                 panel.plot(
-                    [gaps.index(gap) + 0.12 * place - 0.18 for gap in shown.select("missing", "share").rows()],
+                    at,
                     shown["ceiling_accuracy" if of_all else column],
                     _MARKS[place],
                     color=colour,
@@ -177,6 +187,7 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
         letter_panels(picture)
         picture.title = (
             "Disruption labels where citations or the reference lists of works are missing: (a) works that keep their "
-            "label, by the label in the whole data, (b) shares of the labels, and the ceiling of accuracy."
+            "label, by the label in the whole data, (b) shares of the labels, and the ceiling of accuracy. "
+            "Lines: 95% Wilson intervals."
         )
     return picture.figure

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from sciscidata.intervals import wilson_interval
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
 from sciscidata.options.checks import checked_config
 from sciscidata.plots.by_group import draw_line, name_hollow
-from sciscidata.plots.figure import COLOURS, INK, Look, count_works, drawing, letter_panels, tick_numbers
+from sciscidata.plots.figure import COLOURS, INK, Look, Picture, count_works, drawing, letter_panels, tick_numbers
 from sciscidata.plots.labels import draw_classes
 from sciscidata.plots.measure import collect_some, refuse_nothing
 from sciscidata.records.last_year_of_data import find_last_year
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SEEN = (0.005, 0.995)  # of the works lie within the plane of z: a few extremes would squeeze all others
-_GRID = 45  # hexagons across
+_CELLS = (60, 42)  # of the plane, across and up
+_LINEAR = 1.0  # z: the axes of z are linear within, and logarithmic beyond
+_TICKS = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000)  # and 0, on both sides
+_AXES = "Both axes are linear near 0, and logarithmic far from it."
 _BAND = (0.1, 0.5, 0.9)
 #: Colour, marker and line of each series, which tell them apart in grey too.
 _SERIES = {
@@ -35,7 +38,6 @@ _SERIES = {
     "z_p10": ("#D55E00", "s", "--", "10th percentile: tail novelty where below {:g}"),
 }
 
-Float64Array = npt.NDArray[np.float64]
 _Regions = list[tuple[str, list[tuple[float, float]]]]  # of the plane: label and corners
 
 
@@ -88,13 +90,13 @@ def plot_novelty(
         points = _read_points(eligible, columns, "plot_novelty")
         if is_uzzi:
             cut = find_conventionality_cut(scored, thresholds) if cut is None else cut
-            regions = _draw_quadrants(plane, points, cut, thresholds.uzzi_tail_max)
-            rule = "Lines: the cuts of Uzzi et al. 2013."
+            regions = _draw_quadrants(picture, points, cut, thresholds.uzzi_tail_max)
+            rule = f"Lines: the cuts of Uzzi et al. 2013. {_AXES}"
         else:
             regions = _draw_band(plane, thresholds.novelty_margin)
             rule = f"A work is balanced if its scores differ by at most {thresholds.novelty_margin:g}."
-        n_points, beyond = _draw_density(plane, points, regions)
-        picture.title = f"Novelty and conventionality of {n_points:,} eligible works{beyond}. {rule}"
+        n_points = _draw_density(plane, points, regions)
+        picture.title = f"Novelty and conventionality of {n_points:,} eligible works. {rule}"
         draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts, n_unlabelled=n_unlabelled)
     return picture.figure
 
@@ -132,7 +134,7 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
     if last_year is not None:  # else one mistaken date would leave a sliver for all other years
         quantiles, by_year = (frame.filter(pl.col("publication_year") <= last_year) for frame in (quantiles, by_year))
     years, works = by_year["publication_year"].to_numpy(), by_year["n"].to_numpy()
-    with drawing(look, heights_mm=(60, 25), stacked=True, share="x") as picture:
+    with drawing(look, heights_mm=(60, 25), columns=1, share="x") as picture:
         spread, number = picture.panels
         is_hollow = False
         for name, (colour, marker, line, meaning) in _SERIES.items():
@@ -210,15 +212,14 @@ def plot_uzzi_cells(
     with drawing(look, heights_mm=(80, 62), ratios=(1.45, 1)) as picture:
         plane, table = picture.panels
         points = _read_points(works, [*_SERIES], "plot_uzzi_cells")
-        regions = _draw_quadrants(plane, points, find_conventionality_cut(works, rule), rule.uzzi_tail_max)
-        n_points, beyond = _draw_density(plane, points, regions)
+        cut = find_conventionality_cut(works, rule)
+        regions = _draw_quadrants(picture, points, cut, rule.uzzi_tail_max)
+        n_points = _draw_density(plane, points, regions)
         _draw_cells(table, counts, is_hit=bool(hit))
         letter_panels(picture)
         what = "the share of hits in each cell, with its 95% Wilson interval" if hit else "the share of each cell"
-        picture.title = (
-            f"Tail novelty and conventionality of {count_works(n_points)}{beyond}: (a) the plane of "
-            f"the two z, (b) {what}."
-        )
+        of = count_works(n_points)
+        picture.title = f"Tail novelty and conventionality of {of}: (a) the plane of the two z, (b) {what}. {_AXES}"
     return picture.figure
 
 
@@ -247,57 +248,39 @@ def _draw_cells(axes: Axes, counts: Mapping[tuple[bool, bool], tuple[int, int]],
 
 def _read_points(works: pl.LazyFrame, columns: Sequence[str], stage: str) -> pl.LazyFrame:
     """Return the places of the works in the plane, x and y, without the works that lack one."""
-    x, y = (pl.col(name).fill_nan(None) for name in columns)
+    x, y = (pl.when(pl.col(name).is_finite()).then(name) for name in columns)
     points = works.select(x.alias("x"), y.alias("y")).drop_nulls()
     if points.head(1).collect(engine="streaming").is_empty():
         refuse_nothing(works, columns, stage)
     return points
 
 
-def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> tuple[int, str]:
-    """Draw in shades of each label how many works lie where; return their number, and how many are not seen."""
-    from matplotlib.colors import LinearSegmentedColormap
+def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> int:
+    """Draw in shades of each label how many works lie where, in cells even on the axes; return their number."""
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.patches import Polygon
 
-    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
-    rows = max(1, int(_GRID / 1.8))
-    extent = (left, right, low, high)
-    grid = {"gridsize": (_GRID, rows), "extent": extent}
-    centres, counts, n_points = _count_cells(points, grid)
+    edges: list[npt.NDArray[np.float64]] = []
+    for axis, ends, n in zip((axes.xaxis, axes.yaxis), (axes.get_xlim(), axes.get_ylim()), _CELLS, strict=True):
+        as_drawn = axis.get_transform()
+        first, last = (float(end) for end in as_drawn.transform(np.array(ends)))
+        edges.append(np.asarray(as_drawn.inverted().transform(np.linspace(first, last, n + 1))))
+    counts = np.zeros(_CELLS, np.int64)
+    for batch in collect_some(points):
+        inside = [np.clip(batch[name].to_numpy(), end[0], end[-1]) for name, end in zip("xy", edges, strict=True)]
+        counts += np.histogram2d(*inside, bins=edges)[0].astype(np.int64)
     most = max(10.0, float(counts.max()))
-    look = {"bins": "log", "mincnt": 1, "lw": 0.1, "vmin": 0.1, "vmax": most}  # 0.1: a single work shall not be white
     drawn = []
     for label, corners in regions:
         colours = LinearSegmentedColormap.from_list(label, ["white", COLOURS[label], "black"])
-        cells = axes.hexbin(*centres.T, C=counts, reduce_C_function=np.sum, cmap=colours, **grid, **look)
+        shades = LogNorm(0.1, most)  # 0.1: a single work shall not be white
+        cells = axes.pcolormesh(*edges, np.ma.masked_equal(counts.T, 0), cmap=colours, norm=shades, rasterized=True)
         cells.set_clip_path(Polygon(corners, transform=axes.transData))
         drawn.append(cells)
-    # Hexagons stand on the edges too, and a half one looks as if something were cut off.
-    across, up = 0.7 * (right - left) / _GRID, 0.7 * (high - low) / rows
-    axes.set_xlim(left - across, right + across)
-    axes.set_ylim(low - up, high + up)
     bar = axes.figure.colorbar(drawn[-1], ax=axes, label="works (log scale)", shrink=0.8)
     bar.ax.set_ylim(1, most)
-    n_beyond = n_points - int(counts.sum())
-    return n_points, f", {n_beyond:,} of them beyond the edges" if n_beyond else ""
-
-
-def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
-    """Return centres (n, 2) of hexagons with works, their counts, and the number of all; no work is kept in memory."""
-    from matplotlib.figure import Figure
-
-    left, right, low, high = grid["extent"]
-    axes = Figure().subplots()
-    centres, counts, n_points = np.empty((0, 2)), np.zeros(0), 0
-    for batch in collect_some(points):
-        n_points += batch.height
-        seen = batch.filter(pl.col("x").is_between(left, right), pl.col("y").is_between(low, high))
-        if seen.height:
-            cells = axes.hexbin(seen["x"].to_numpy(), seen["y"].to_numpy(), **grid)
-            centres, found = np.asarray(cells.get_offsets()), np.asarray(cells.get_array())
-            counts = found + (counts if counts.size else 0.0)
-            axes.clear()
-    return centres[counts > 0], counts[counts > 0], n_points
+    bar.ax.yaxis.set_major_formatter("{x:,.0f}")
+    return int(counts.sum())
 
 
 def _draw_band(axes: Axes, margin: float) -> _Regions:
@@ -324,37 +307,59 @@ def _draw_band(axes: Axes, margin: float) -> _Regions:
     ]
 
 
-def _draw_quadrants(axes: Axes, points: pl.LazyFrame, cut: float | None, tail_max: float) -> _Regions:
-    """Part the plane of z by the two cuts."""
+def _draw_quadrants(picture: Picture, points: pl.LazyFrame, cut: float | None, tail_max: float) -> _Regions:
+    """Part the plane of z by the two cuts, on axes that show every work: linear near 0, logarithmic beyond."""
+    axes = picture.panels[0]
     edge = tail_max if cut is None else cut
-    seen = counted_quantiles(points.with_columns(pl.lit(0).alias("all")), "all", _SEEN)
-    left, right = _view(seen.filter(column="x")["quantile"].to_list(), edge)
-    low, high = _view(seen.filter(column="y")["quantile"].to_list(), tail_max)
+    seen = points.select(pl.all().min().name.suffix("_low"), pl.all().max().name.suffix("_high"))
+    (x_low, y_low, x_high, y_high) = seen.collect(engine="streaming").row(0)
+    left, right = _view(x_low, x_high, edge)
+    low, high = _view(y_low, y_high, tail_max)
+    _scale_z(axes, "x", (left, right), is_narrow=picture.is_narrow)
+    _scale_z(axes, "y", (low, high), is_narrow=False)
     # Near the upper and the lower end: the works are thickest where the regions meet.
-    bottom, top = low + 0.1 * (tail_max - low), high - 0.1 * (high - tail_max)
-    _name(axes, (left + edge) / 2, bottom, "novel")
-    _name(axes, (edge + right) / 2, top, "conventional")
-    _name(axes, (edge + right) / 2, bottom, "balanced", " (both)")
-    _name(axes, (left + edge) / 2, top, "balanced", "\n(neither)")
+    bottom, top = _between(low, tail_max, 0.12), _between(high, tail_max, 0.1)
+    _name(axes, _between(left, edge), bottom, "novel")
+    _name(axes, _between(edge, right), top, "conventional")
+    _name(axes, _between(edge, right), bottom, "balanced", " (both)")
+    _name(axes, _between(left, edge), top, "balanced", "\n(neither)")
     axes.axvline(edge, color=INK, lw=0.8, zorder=3)
     axes.axhline(tail_max, color=INK, lw=0.8, zorder=3)
-    axes.set_xlim(left, right)
-    axes.set_ylim(low, high)
     axes.set_xlabel(f"median z (high conventionality: above {edge:.3g})")
     axes.set_ylabel(f"10th percentile of z (tail novelty: below {tail_max:g})")
-    wide, tall = right - left, high - low  # more than is seen: no hexagon ends at the outermost works
-    below, above = (low - tall, tail_max), (tail_max, high + tall)
-    before, after = (left - wide, edge), (edge, right + wide)
+    below, above, before, after = (low, tail_max), (tail_max, high), (left, edge), (edge, right)
     parts = [("novel", before, below), ("conventional", after, above)]
     parts += [("balanced", after, below), ("balanced", before, above)]
     return [(label, [(x[0], y[0]), (x[1], y[0]), (x[1], y[1]), (x[0], y[1])]) for label, x, y in parts]
 
 
-def _view(ends: Sequence[float], cut: float) -> tuple[float, float]:
-    """Choose the ends of an axis: nearly all works, and some room on both sides of the cut."""
-    low, high = ends
-    room = 0.2 * max(high - low, 1.0)
-    return min(low, cut - room) - room, max(high, cut + room) + room
+def _view(low: float, high: float, cut: float) -> tuple[float, float]:
+    """Choose the ends of an axis of z: all works, and some room on both sides of the cut, as it is drawn."""
+    least, most, middle = (math.asinh(z / _LINEAR) for z in (low, high, cut))
+    room = 0.08 * max(most - least, 1.0)
+    first, last = min(least, middle - room) - room, max(most, middle + room) + room
+    return _LINEAR * math.sinh(first), _LINEAR * math.sinh(last)
+
+
+def _between(start: float, end: float, share: float = 0.5) -> float:
+    """Return the z that lies some share of the way from one to another, as it is drawn."""
+    first, last = math.asinh(start / _LINEAR), math.asinh(end / _LINEAR)
+    return _LINEAR * math.sinh(first + share * (last - first))
+
+
+def _scale_z(axes: Axes, axis: Literal["x", "y"], ends: tuple[float, float], *, is_narrow: bool) -> None:
+    """Give one axis the scale of z, with ticks that can be read."""
+    scale, put, limit = (
+        (axes.set_xscale, axes.set_xticks, axes.set_xlim)
+        if axis == "x"
+        else (axes.set_yscale, axes.set_yticks, axes.set_ylim)
+    )
+    scale("asinh", linear_width=_LINEAR)
+    some = _TICKS[:: 2 if is_narrow else 1]
+    ticks = [tick for tick in (*(-tick for tick in reversed(some)), 0, *some) if ends[0] <= tick <= ends[1]]
+    put(ticks, [f"{tick:,}".replace("-", "−") for tick in ticks])
+    put([], minor=True)
+    limit(*ends)
 
 
 def _name(axes: Axes, x: float, y: float, label: str, note: str = "") -> None:

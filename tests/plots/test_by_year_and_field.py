@@ -212,7 +212,7 @@ def test_a_share_of_zero_has_its_place_on_the_axis():
     assert names == ["Law (40)", "Art (40)", "Music (2)", "Biology (5)"]
     assert values_of(figure.axes[0], upright=False)[3.0] == 0
     assert [line.get_marker() for line in figure.axes[0].lines if line.get_marker() in "<>"] == [">"]
-    assert "Hollow: fewer than 30 works. Triangles: beyond the axis." in figure.get_label()
+    assert "Hollow: fewer than 30 works. Triangles: 1 value beyond the axis." in figure.get_label()
 
 
 def test_a_work_that_is_there_twice_is_named(reviews, caplog):

@@ -159,15 +159,22 @@ def test_odd_cases_can_be_drawn_and_lazy_frames_give_the_same_pictures(tmp_path,
         assert (tmp_path / f"{name}a.png").read_bytes() == (tmp_path / f"{name}b.png").read_bytes()
 
 
-def test_a_picture_says_how_many_works_it_does_not_show() -> None:
+def test_the_plane_of_z_shows_every_work_and_the_classes_say_which_have_no_label() -> None:
     counts = dict.fromkeys(NOVELTY_LABELS, 2)
     z = [*np.linspace(-2, 2, 998), 900.0, -900.0]
     works = pl.DataFrame({"z_median": z, "z_p10": z})
     options = {"eligible_counts": counts, "drawn_counts": counts}
     figure = plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), n_unlabelled=17, **options)
     plane, classes, _ = figure.axes
-    assert "of 1,000 eligible works, 2 of them beyond the edges" in figure.get_label()
-    assert int(plane.collections[-1].get_array().sum()) == 998
+    assert "of 1,000 eligible works. " in figure.get_label()
+    assert int(plane.collections[-1].get_array().sum()) == 1_000
+    for axis in ("x", "y"):
+        low, high = getattr(plane, f"get_{axis}lim")()
+        assert low < -900 < 900 < high
+        ticks = dict(zip(getattr(plane, f"get_{axis}ticks")(), getattr(plane, f"get_{axis}ticklabels")(), strict=True))
+        assert {float(text.get_text().replace("−", "-").replace(",", "")) for text in ticks.values()} == {*ticks}
+        assert {-300, -1, 0, 1, 300} <= {*ticks}
+    assert "Both axes are linear near 0, and logarithmic far from it." in figure.get_label()
     shades = {layer.get_cmap().name: layer.get_cmap()(0.5) for layer in plane.collections}
     assert all(np.allclose(shades[name], to_rgba(COLOURS[name]), atol=0.02) for name in NOVELTY_LABELS)
     assert classes.get_title() == "Eligible (pale) and drawn works\n(17 more drawn without a label)"
