@@ -68,7 +68,7 @@ def plot_multiverse(specifications: AnyFrame, **look: Unpack[Look]) -> Figure:
     influence = {row["choice"]: row["share_of_variance"] for row in found.influence.iter_rows(named=True)}
     matrix = {choice: _lay_out(rows, choice) for choice in influence}
     n_rows = sum(map(len, matrix.values())) + _BETWEEN_ROWS * len(matrix)
-    with drawing(look, heights_mm=(_CURVE_MM, 8 + _ROW_MM * max(n_rows, 1)), stacked=True, share="x") as picture:
+    with drawing(look, heights_mm=(_CURVE_MM, 8 + _ROW_MM * max(n_rows, 1)), columns=1, share="x") as picture:
         curve, choices = picture.panels
         colours, room = _colour(rows), _PANEL * picture.width_mm / _MM_PER_POINT / rows.height
         _draw_curve(curve, rows, colours, room)

@@ -9,12 +9,12 @@ import pytest
 
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.answer_length import check_max_tokens
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.harnesses.export import ExportConfig, export_task
 from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.options import SftOptions, TrainOptions
 from sciscirl.presets import PRESETS, make_preset
-from sciscirl.lab.answer_length import check_max_tokens
 from sciscirl.task.rules import find_shortest_answers
 from tests.sciscirl.tinker_stub import serve_models
 
