@@ -25,6 +25,7 @@ from sciscidata.corpus.folder import (
     REMOVED_FILE,
     REMOVED_ROWS,
     TABLES,
+    UNFINISHED,
     WRITTEN_BY,
     list_left_out,
     scan_corpus,
@@ -54,6 +55,7 @@ from sciscidata.sources.snapshot.update import Stopwatch, find_known, put_in_pla
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.paths import remove_folder
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import Advance, progress_bar
 
@@ -197,6 +199,7 @@ def ingest_snapshot(
         for stem in gone:
             _LOG.info("removed %s: the snapshot no longer has it", stem)
         tidy_downloads(out, lists)
+        remove_folder(out / UNFINISHED)
         watch.tell(jobs, known, gone)
     return scan_corpus(out)
 
