@@ -30,6 +30,7 @@ from sciscidata.corpus.folder import (
     list_left_out,
     scan_corpus,
 )
+from sciscidata.corpus.replacement import NEXT
 from sciscidata.corpus.writer import (
     claim_folder,
     claim_next,
@@ -151,7 +152,9 @@ def ingest_snapshot(
         watch = Stopwatch.start()
         folders = [out] if is_claimed(out, _MADE_OF) else []
         place = claim_folder(out, _MADE_OF, overwrite=overwrite)
-        if (out / INDEX).is_file():  # it stays until all of the new one is there
+        if not (out / INDEX).is_file():
+            remove_folder(out / NEXT)
+        else:  # it stays until all of the new one is there
             place = claim_next(out, _MADE_OF)
             options = {"edition": layout.edition, "include_xpac": config.include_xpac, "parser_version": PARSER_VERSION}
             if folders:
