@@ -5,6 +5,7 @@ A killed run loses little. The next one uses finished parts of a corpus, stages 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -17,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata import plots
-from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
+from sciscidata.corpus.folder import list_older_graphs, open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.diagnose import DataYears, diagnose_graph, diagnose_works, log_warnings
@@ -49,6 +50,7 @@ from sciscidata.terminal.progress import progress_bar
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_LOG = logging.getLogger(__name__)
 Conventions = Annotated[tuple[str, ...], msgspec.Meta(title="NAME")]
 _NEEDED = "windows: years from 0 to 9999, or None for no end"
 Windows = Annotated[tuple[WindowYears, ...], msgspec.Meta(title="WINDOW", description=_NEEDED)]
@@ -99,6 +101,9 @@ def ingest(
     engine: Engine | None = None,
 ) -> Corpus:
     """Read a source once into a corpus on disk. Every later stage reads the corpus.
+
+    Of a newer snapshot, or newer records, only parts that are new or changed are read. The corpus has the same bytes as
+    a fresh one, and the old one can be read until all of it is there.
 
     Args:
         source: any source but the OpenAlex API, which gives a sample, or a corpus on disk. A Corpus (works, citations,
@@ -154,6 +159,8 @@ def ingest(
             corpus = write_corpus(opened, out, texts=texts, authors=authors, overwrite=overwrite, advance=advance)
     log_warnings(diagnose_works(corpus.works, DataYears(None)))
     warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")
+    for graph in list_older_graphs(Path(out)):
+        _LOG.info("%s is a graph of the corpus as it was; the next stage builds another. You may remove it", graph)
     return corpus
 
 

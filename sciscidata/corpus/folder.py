@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, cast, get_args
 
 import polars as pl
 import pyarrow as pa
@@ -476,6 +476,13 @@ def find_corpus_graph(folder: str | Path, *, time: Time = "publication_year") ->
         return open_corpus_graph(folder, cache_dir=place.parent, time=time)
     refuse_linked_cache(folder, place.parent)
     return read_graph(place, trusted=True, whole=False)
+
+
+def list_older_graphs(folder: Path) -> list[Path]:
+    """List the graphs in the cache of a corpus that are of another version of it."""
+    cache = Path(folder) / "cache"
+    own = {_graph_folder(folder, cache, time, None) for time in get_args(Time)}
+    return [path for path in sorted(cache.glob("graph-*")) if path.is_dir() and path not in own]
 
 
 def _of_dates(time: Time) -> tuple[Time, ...]:

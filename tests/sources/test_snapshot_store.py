@@ -155,6 +155,11 @@ def test_a_part_that_is_replaced_in_the_store_is_read_anew_and_no_other(folder, 
     with FaultyProxy(url, share=0) as proxy:
         options = {"allow_missing_manifest": True, "store_options": {"endpoint": proxy.url, "region": "us-east-1"}}
         assert read("s3://mine/mirror", tmp_path / "out", **options).provenance["works"] == 400
+        before, content = len(proxy.asked), (folder / "openalex/data/jsonl/works" / key.partition("/")[2]).read_bytes()
+        time.sleep(1.1)  # until S3 has another time
+        client.put_object(Bucket="mine", Key=key, Body=content, ACL="public-read")
+        read("s3://mine/mirror", tmp_path / "out", **options)
+        assert not parts_asked(proxy, before)  # the ETag is the same
         client.put_object(Bucket="mine", Key=key, Body=b"{}", ACL="public-read")
         before = len(proxy.asked)
         with pytest.raises(CorruptRecordError, match=r"1 corrupt part.*2026-06-01/part_0000.gz.*Run again to download"):

@@ -7,13 +7,20 @@ import gzip
 import os
 import random
 import shutil
+import subprocess
+import sys
 
 import pytest
 
 from benchmarks.make_snapshot import export_record, json_lines, write_deleted, write_manifest, write_part
+from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
+from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError
+from sciscidata.graph.graph import graph_folder
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
+from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.stages import ingest
+from tests.conftest import REPOSITORY
 
 
 def work(chance, number):
@@ -151,3 +158,122 @@ def test_an_ingest_of_newer_records_has_the_bytes_of_a_fresh_one(tmp_path, seed,
         assert kept[0] == kept[1]
         shutil.rmtree(tmp_path / f"cache-{turn}")
     assert any("as before" in message for message in caplog.messages)
+
+
+KILLED = """
+import os, signal, sys
+from sciscidata.corpus import replacement
+from sciscidata.sources.snapshot import parts
+from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
+owner, name, n_calls = {"parts": parts, "replacement": replacement}[sys.argv[3]], sys.argv[4], int(sys.argv[5])
+plain, calls = getattr(owner, name), []
+def killed(*words):
+    calls.append(words)
+    if len(calls) > n_calls:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return plain(*words)
+setattr(owner, name, killed)
+ingest_snapshot(SnapshotConfig(folder=sys.argv[1], n_workers=1), sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "n_calls", "is_readable"),
+    [("parts", "_move", 6, True), ("replacement", "finish_take_over", 0, True), ("replacement", "flush", 0, False),
+     ("replacement", "flush", 2, False), ("replacement", "remove_folder", 0, True)],
+)  # fmt: skip
+def test_an_update_that_is_killed_leaves_the_old_corpus_or_is_finished_by_the_next_run(
+    tmp_path, owner, name, n_calls, is_readable
+):
+    release, out = Release(tmp_path / "s", "jsonl", 5), tmp_path / "corpus"
+    before = read(release.write(), out).provenance["report_sha256"]
+    for part in [*release.parts][:3]:
+        release.parts[part] = [work(release.chance, number) for number in range(1, 15)]
+    release.parts.pop(max(release.parts))
+    words = [str(release.write()), str(out), owner, name, str(n_calls)]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    assert subprocess.run([sys.executable, "-c", KILLED, *words], env=environment, check=False).returncode < 0
+    fresh = read(release.folder, tmp_path / "fresh")
+    if is_readable:
+        report = scan_corpus(out)
+        assert report.works.collect().height
+        assert report.provenance["report_sha256"] in (before, fresh.provenance["report_sha256"])
+    else:
+        with pytest.raises(InputNotFoundError, match="Run the same ingest again"):
+            scan_corpus(out)
+    read(release.folder, out)
+    assert differences(out, tmp_path / "fresh") == []
+
+
+def test_a_failed_update_leaves_the_old_corpus_and_keeps_what_it_has_read(tmp_path, caplog):
+    release, out = Release(tmp_path / "s", "jsonl", 6), tmp_path / "corpus"
+    before = read(release.write(), out).works.collect()
+    names = sorted(release.parts)
+    for part in names[:2]:
+        release.parts[part] = [work(release.chance, number) for number in range(1, 15)]
+    path = (release.write() / "data/jsonl/works" / names[1]).with_suffix(".gz")
+    path.write_bytes(path.read_bytes()[:-9] + bytes(9))
+    with pytest.raises(CorruptRecordError, match="1 corrupt part"):
+        read(release.folder, out)
+    assert scan_corpus(out).works.collect().equals(before)
+    caplog.set_level("INFO")
+    read(release.write(), out)
+    assert any(message.startswith("snapshot: read 1 of ") for message in caplog.messages)
+    read(release.folder, tmp_path / "fresh")
+    assert differences(out, tmp_path / "fresh") == []
+
+
+def test_other_options_are_told_and_read_everything_again(tmp_path, caplog):
+    release, out = Release(tmp_path / "s", "jsonl", 7), tmp_path / "corpus"
+    read(release.write(), out, authors=True)
+    caplog.set_level("INFO")
+    read(release.folder, out, include_xpac=True, authors=True)
+    assert "include_xpac was False, is True; every part is read again" in caplog.text
+    read(release.folder, out, include_xpac=True)
+    assert "the corpus had authors; they are left out now" in caplog.text
+
+
+def test_damaged_files_that_were_parsed_before_are_parsed_again(tmp_path, caplog):
+    files, places = Files(tmp_path / "records", 8), {"out": tmp_path / "corpus", "cache_dir": tmp_path / "cache"}
+    source = RecordsConfig(inputs=(str(files.folder),))
+    ingest(source, **places)
+    parsed = sorted((tmp_path / "cache/record-files").glob("parsed-*"))[1] / "rows.parquet"
+    parsed.write_bytes(parsed.read_bytes()[:-20] + bytes(20))
+    index = tmp_path / "cache/record-files/files.json"
+    index.write_text(index.read_text().replace('"bytes": 1', '"bytes": 2'))
+    files.add()
+    caplog.set_level("INFO")
+    ingest(source, **places, overwrite=True)
+    assert f"{parsed.parent} is damaged" in caplog.text
+    assert f"records: read 2 of {len(list(files.folder.iterdir()))} files" in caplog.text
+    ingest(source, tmp_path / "fresh", cache_dir=tmp_path / "other")
+    assert differences(tmp_path / "corpus", tmp_path / "fresh") == []
+
+
+def test_another_source_replaces_a_corpus_when_all_of_it_is_there(tmp_path):
+    places = {"out": tmp_path / "corpus", "cache_dir": tmp_path / "cache"}
+    ingest(SyntheticConfig(n_works=60), **places)
+    before = scan_corpus(tmp_path / "corpus").works.collect()
+    empty = tmp_path / "works.jsonl"
+    empty.write_text("nothing\n")
+    with pytest.raises(EmptyInputError):
+        ingest(RecordsConfig(inputs=(str(empty),)), **places, overwrite=True)
+    assert scan_corpus(tmp_path / "corpus").works.collect().equals(before)
+    release = Release(tmp_path / "s", "jsonl", 9)
+    config = SnapshotConfig(folder=str(release.write()), n_workers=1)
+    for source in (config, SyntheticConfig(n_works=90), config):
+        ingest(source, **places, overwrite=True)
+        shutil.rmtree(tmp_path / "fresh", ignore_errors=True)
+        ingest(source, tmp_path / "fresh", cache_dir=tmp_path / "cache")
+        assert differences(tmp_path / "corpus", tmp_path / "fresh") == []
+
+
+def test_a_graph_of_the_corpus_as_it_was_is_named(tmp_path, caplog):
+    places = {"out": tmp_path / "corpus", "cache_dir": tmp_path / "cache", "overwrite": True}
+    ingest(SyntheticConfig(n_works=60), **places)
+    graph = graph_folder(open_corpus_graph(tmp_path / "corpus", cache_dir=tmp_path / "corpus/cache"))
+    caplog.set_level("INFO")
+    ingest(SyntheticConfig(n_works=60), **places)
+    assert "a graph of the corpus as it was" not in caplog.text
+    ingest(SyntheticConfig(n_works=70), **places)
+    assert f"{graph} is a graph of the corpus as it was" in caplog.text

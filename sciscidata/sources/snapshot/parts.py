@@ -173,7 +173,6 @@ def find_receipt(job: Job, folder: Path) -> Known | None:
         return None
     if job.authors and AUTHOR_IDS not in receipt.counts:  # of a version that kept no institutions
         return None
-    receipt.tables = {name: receipt.tables[name] for name in job.tables}
     is_same = (receipt.part, receipt.bytes, receipt.made_by) == (job.part.name, n_bytes, _made_by(job))
     had_loss = job.strict and receipt.corrupt_lines > 0
     sums = {f"{name}/{stem}.parquet": receipt.tables[name].sha256 for name in job.tables}

@@ -24,11 +24,13 @@ from sciscidata.corpus.folder import (
     REMOVED_FILE,
     REMOVED_ROWS,
     TABLES,
+    UNFINISHED,
     WRITTEN_BY,
     describe_authors,
     list_left_out,
     scan_corpus,
 )
+from sciscidata.corpus.replacement import NEXT
 from sciscidata.corpus.writer import (
     claim_folder,
     claim_next,
@@ -63,6 +65,7 @@ from sciscidata.sources.snapshot.update import Stopwatch, find_known, put_in_pla
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.paths import remove_folder
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import Advance, progress_bar
 
@@ -158,7 +161,9 @@ def ingest_snapshot(
         watch = Stopwatch.start()
         folders = [out] if is_claimed(out, _MADE_OF) else []
         place = claim_folder(out, _MADE_OF, overwrite=overwrite)
-        if (out / INDEX).is_file():  # it stays until all of the new one is there
+        if not (out / INDEX).is_file():
+            remove_folder(out / NEXT)
+        else:  # it stays until all of the new one is there
             place = claim_next(out, _MADE_OF)
             options = {"edition": layout.edition, "include_xpac": config.include_xpac, "parser_version": PARSER_VERSION}
             if folders:
@@ -206,6 +211,7 @@ def ingest_snapshot(
         for stem in gone:
             _LOG.info("removed %s: the snapshot no longer has it", stem)
         tidy_downloads(out, lists)
+        remove_folder(out / UNFINISHED)
         watch.tell(jobs, known, gone)
     return scan_corpus(out)
 
