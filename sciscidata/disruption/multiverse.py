@@ -284,7 +284,7 @@ def _refuse_if_all_fail(outcomes: Mapping[int, _Outcome], chosen: list[dict[str,
     if tried and all(one.error for one in tried.values()):
         at, first = next(iter(tried.items()))
         raise ConfigError(
-            f"{_STAGE}: estimate fails in all {counted(len(tried), 'specification')} of the first pass that have works, "
+            f"{_STAGE}: estimate fails in all {counted(len(tried), 'specification')} of the first pass with works, "
             f"first in {name_specification(chosen[at])}: {first.problem}. It gets a frame of Polars; frame.to_pandas() "
             "makes one of pandas."
         ) from first.error
