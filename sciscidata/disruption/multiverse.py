@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
@@ -49,6 +50,7 @@ DISRUPTION: Final = "disruption"
 _COUNTS: Final = ("n_refs", "n_i", "n_j", "n_k", WINDOW_COMPLETE)
 _TEXTS: Final = ("title", "abstract")
 _ENDS: Final = ("estimate", "low", "high")
+_MOST_SAID: Final = 3  # problems in a warning
 _NEEDED: Final = "a number, (estimate, low, high), or something with these three names"
 
 #: A function of a scored frame: returns a number, (estimate, low, high), or something with these names.
@@ -128,13 +130,13 @@ def run_multiverse(
         >>> found
         Multiverse(16 specifications, 0 without estimate)
     """
-    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=_STAGE)
-    config = checked_config(config, MultiverseConfig, "windows=[3, 5, 10]")
     if not callable(estimate):
         raise ConfigError(
-            f"{_STAGE}: estimate is {show_value(estimate)}, needs a function of a frame, for example "
-            "lambda frame: frame['disruption'].mean()."
+            f"{_STAGE}: estimate is of type {type(estimate).__name__}, needs a function of a frame, and works and "
+            f"citations after it: {_STAGE}(lambda frame: frame['disruption'].mean(), works, citations)."
         )
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=_STAGE)
+    config = checked_config(config, MultiverseConfig, "windows=[3, 5, 10]")
     facts = require_columns(works, WORKS, frame_name="WORKS", stage=_STAGE, columns=("work_id", "publication_year"))
     _refuse_scores(facts, config)
     pairs = None if authors is None else require_authors(authors, _STAGE)
@@ -147,8 +149,8 @@ def run_multiverse(
         some = {at: choices for at, choices in enumerate(chosen) if one.makes(choices)}
         outcomes |= _estimate_all(estimate, table, one, some, config)
         if one.number == 1:
-            _refuse_if_all_fail([outcomes[at] for at in some], next(iter(some.values())))
-    return _gather(chosen, [outcomes[at] for at in range(len(chosen))])
+            _refuse_if_all_fail(outcomes, chosen)
+    return _gather(chosen, outcomes)
 
 
 def _refuse_scores(facts: pl.LazyFrame, config: MultiverseConfig) -> None:
@@ -276,26 +278,32 @@ def _read(returned: Any) -> tuple[float | None, ...] | None:  # noqa: ANN401
     return tuple(number if math.isfinite(number) else None for number in numbers)
 
 
-def _refuse_if_all_fail(outcomes: list[_Outcome], choices: Mapping[str, Any]) -> None:
-    """Raise if every specification of the first pass failed by an error of the function."""
-    if error := outcomes[0].error if all(one.error for one in outcomes) else None:
+def _refuse_if_all_fail(outcomes: Mapping[int, _Outcome], chosen: list[dict[str, Any]]) -> None:
+    """Raise if every frame of the first pass made the function fail."""
+    tried = {at: one for at, one in outcomes.items() if one.works}
+    if tried and all(one.error for one in tried.values()):
+        at, first = next(iter(tried.items()))
         raise ConfigError(
-            f"{_STAGE}: estimate fails in all {len(outcomes):,} specifications of the first pass. The first, "
-            f"{name_specification(choices)}: {outcomes[0].problem}. It gets a frame of Polars; frame.to_pandas() makes "
-            "one of pandas."
-        ) from error
+            f"{_STAGE}: estimate fails in all {counted(len(tried), 'specification')} of the first pass with works, "
+            f"first in {name_specification(chosen[at])}: {first.problem}. It gets a frame of Polars; frame.to_pandas() "
+            "makes one of pandas."
+        ) from first.error
 
 
-def _gather(chosen: list[dict[str, Any]], outcomes: list[_Outcome]) -> Multiverse:
-    """Put choices and outcomes side by side; log how many have no estimate."""
+def _gather(chosen: list[dict[str, Any]], outcomes: Mapping[int, _Outcome]) -> Multiverse:
+    """Put choices and outcomes side by side; log why some have no estimate."""
     choices = pl.DataFrame(chosen, schema_overrides={"missing": pl.Float64()})
-    rows = pl.DataFrame([one[: len(OUTCOMES)] for one in outcomes], OUTCOMES, orient="row")
-    found = Multiverse(choices.hstack(rows))
-    if found.n_failed:
-        first = next(at for at, one in enumerate(outcomes) if one.estimate is None)
+    rows = [outcomes[at] for at in range(len(chosen))]
+    found = Multiverse(choices.hstack(pl.DataFrame([one[: len(OUTCOMES)] for one in rows], OUTCOMES, orient="row")))
+    problems = Counter(one.problem for one in rows if one.problem)
+    if problems:
+        places = [one.problem for one in rows]
+        said = [
+            f"{n:,} with {problem!r}, the first {name_specification(chosen[places.index(problem)])}"
+            for problem, n in problems.most_common(_MOST_SAID)
+        ]
         logger.warning(
-            "%s: %s of %s have no estimate. The first, %s: %s. The column problem has the others.",
-            *(_STAGE, f"{found.n_failed:,}", counted(len(chosen), "specification")),
-            *(name_specification(chosen[first]), outcomes[first].problem),
+            "%s: %s of %s have no estimate: %s. The column problem has each.",
+            *(_STAGE, f"{found.n_failed:,}", counted(len(chosen), "specification"), "; ".join(said)),
         )
     return found

@@ -28,7 +28,13 @@ _BETWEEN_ROWS: Final = 0.6  # of a row, between two choices
 _LETTERS: Final = 24
 _PANEL: Final = 0.7  # of the width that specifications share
 _MM_PER_POINT: Final = 25.4 / 72
-_HEADS: Final = {"missing": "missing citations", "self_citations": "self-citations", "population": "works"}
+_HEADS: Final = {
+    "missing": "missing citations",
+    "self_citations": "self-citations",
+    "population": "works",
+    "min_references": "references",
+    "min_citers": "citers",
+}
 
 
 class _Row(NamedTuple):
@@ -73,6 +79,7 @@ def plot_multiverse(specifications: AnyFrame, **look: Unpack[Look]) -> Figure:
         colours, room = _colour(rows), _PANEL * picture.width_mm / _MM_PER_POINT / rows.height
         _draw_curve(curve, rows, colours, room)
         _draw_choices(choices, matrix, colours, room)
+        choices.set_xlim(curve.get_xlim())  # Axes of one's own share nothing
         _name_choices(choices, matrix, influence)
         picture.title = _describe(found, rows, is_drawn=bool(matrix))
     return picture.figure

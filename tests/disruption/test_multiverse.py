@@ -208,7 +208,9 @@ def test_an_error_costs_one_specification_and_is_counted(caplog):
     assert found.specifications["works"].to_list()[1:] == [found.specifications["works"][1], 0]
     (line,) = caplog.messages
     assert "2 of 3 specifications have no estimate" in line
+    assert "1 with 'ZeroDivisionError: too few', the first convention='default'" in line
     assert "min_references=5" in line
+    assert "1 with 'no work is left', the first convention='default'" in line
     assert "2 specifications without an estimate" in found.describe()
 
 
@@ -220,7 +222,7 @@ def test_a_function_that_always_fails_ends_the_first_pass():
         calls.append(1)
         return frame["no_such_column"].mean()
 
-    config = MultiverseConfig(**ONE | {"windows": [3, 5], "missing": [0, 0.1]})
+    config = MultiverseConfig(**ONE | {"windows": [3, 5], "missing": [0, 0.1], "min_citers": [10_000, 0]})
     with pytest.raises(ConfigError, match=r"fails in all 2 specifications .*window='3'.*no_such_column") as caught:
         run_multiverse(wrong, works, citations, config)
     assert len(calls) == 2
@@ -231,6 +233,8 @@ def test_mistakes_are_refused_before_any_work():
     works, citations = a_synthetic_world()
     with pytest.raises(ConfigError, match="needs a function of a frame"):
         run_multiverse("cd_index", works, citations)
+    with pytest.raises(ConfigError, match="needs a function of a frame"):
+        run_multiverse(works, citations, mean_of)
     for name in ("n_i", "cd_index", "window_complete", "disruption", "orig_base"):
         with pytest.raises(SchemaMismatchError, match=f"have a column '{name}'"):
             run_multiverse(mean_of, works.with_columns(pl.lit(1).alias(name)), citations)
@@ -291,3 +295,23 @@ def test_two_runs_can_be_put_together():
         Multiverse(a_table(1.0, 2.0).drop("problem"))
     with pytest.raises(EmptyInputError, match="no specification has an estimate"):
         Multiverse(a_table(None, None)).describe()
+
+
+def test_frames_of_pandas_and_ids_of_ones_own_are_welcome():
+    pandas = pytest.importorskip("pandas")
+    years = [2000] * 3 + [2002] * 3 + [2004] * 4
+    papers = pandas.DataFrame({"paper": list("abcdefghij"), "year": years, "team": range(10)})
+    links = ["da", "ea", "eb", "fc", "gd", "ga", "hd", "ie", "jf", "jc"]
+    cites = pandas.DataFrame([tuple(link) for link in links], columns=["x", "y"])
+    works, citations, _ = ssd.from_tables(papers, cites, id="paper", year="year", citing="x", cited="y", keep=["team"])
+    ids = []
+
+    def count(frame: pl.DataFrame) -> float:
+        table = frame.to_pandas()
+        ids.append(sorted(zip(table["original_id"], table["team"], strict=True)))
+        return table["disruption"].mean()
+
+    frames = [works, citations], [works.collect().to_pandas(), citations.collect().to_pandas()]
+    one, two = (run_multiverse(count, *pair, MultiverseConfig(**ONE)).specifications for pair in frames)
+    assert one.equals(two)
+    assert ids[0] == ids[1] == [("d", 3), ("e", 4), ("f", 5)]

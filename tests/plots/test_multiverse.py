@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from sciscidata.errors import EmptyInputError, SchemaMismatchError
 from sciscidata.plots import COLOURS, plot_multiverse
@@ -77,6 +78,12 @@ def test_the_title_says_what_came_out_and_what_is_not_shown():
     alone = plot_multiverse(table.head(1))
     assert "Below" not in alone.get_label()
     assert [text.get_text() for text in alone.axes[1].texts] == []
+
+
+def test_both_panels_of_ones_own_lie_under_each_other():
+    own = Figure().subplots(2, 1)
+    assert plot_multiverse(a_table(12), ax=own) is own[0].figure
+    assert own[0].get_xlim() == own[1].get_xlim()
 
 
 def test_nothing_to_draw_is_refused():
