@@ -15,7 +15,7 @@ from PIL import Image
 
 import sciscidata as ssd
 from sciscidata.diagnostics import of_release
-from sciscidata.indicators import compute_null_cd_index
+from sciscidata.indicators import compute_cd_trajectory, compute_null_cd_index
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
@@ -69,6 +69,10 @@ def draw_gallery() -> None:
     save_both("gallery_uzzi", plots.plot_uzzi_cells, labelled.with_columns(top=most_cited), hit="top", **data)
     save_both("gallery_novelty_by_year", plots.plot_novelty_by_year, labelled, **data)
     save_both("gallery_work", plots.plot_work, ssd.explain("10.1016/j.arthro.2013.11.001", works, citations), **data)
+    trajectory = compute_cd_trajectory(works, citations).collect()
+    known = labelled.filter(pl.col("n_i") + pl.col("n_j") > 8).sort("cited_by_count", "work_id")["work_id"].tail(6)
+    titles = trajectory.join(works.select("work_id", "title", "publication_year").collect(), on="work_id")
+    save_both("gallery_trajectory", plots.plot_cd_trajectory, titles, known.to_list(), **data)
     sizes = works.select("work_id", pl.col("n_authors").clip(upper_bound=10))
     sized = cd_5.join(sizes, on="work_id")
     save_both("gallery_team_size", plots.plot_by, sized, "n_authors", stat="percentile", **data)
