@@ -17,7 +17,7 @@ from PIL import Image
 
 import sciscidata as ssd
 from sciscidata.diagnostics import of_release
-from sciscidata.indicators import compute_null_cd_index, run_multiverse
+from sciscidata.indicators import compute_cd_trajectory, compute_null_cd_index, run_multiverse
 
 mpl.use("agg")
 import matplotlib.pyplot as plt
@@ -82,6 +82,10 @@ def draw_gallery() -> None:
     save_both("gallery_work", plots.plot_work, ssd.explain("10.1016/j.arthro.2013.11.001", works, citations), **data)
     curve = compute_multiverse(works, citations)
     save_both("gallery_multiverse", plots.plot_multiverse, curve, **data)
+    trajectory = compute_cd_trajectory(works, citations).collect()
+    known = labelled.filter(pl.col("n_i") + pl.col("n_j") > 8).sort("cited_by_count", "work_id")["work_id"].tail(6)
+    titles = trajectory.join(works.select("work_id", "title", "publication_year").collect(), on="work_id")
+    save_both("gallery_trajectory", plots.plot_cd_trajectory, titles, known.to_list(), **data)
     sizes = works.select("work_id", pl.col("n_authors").clip(upper_bound=10))
     sized = cd_5.join(sizes, on="work_id")
     save_both("gallery_team_size", plots.plot_by, sized, "n_authors", stat="percentile", **data)

@@ -13,6 +13,7 @@ from sciscidata.plots.disruption import (
     plot_windows,
 )
 from sciscidata.plots.figure import COLOURS as COLOURS
+from sciscidata.plots.figure import STYLE as STYLE
 from sciscidata.plots.figure import Look
 from sciscidata.plots.figure import plain as plain
 from sciscidata.plots.figure import save as save

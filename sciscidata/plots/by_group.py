@@ -367,8 +367,10 @@ def _order_names(
 def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> Drawn:
     """Draw one panel, over numbers if the groups have no names."""
     by, names = reading.by, reading.names
-    colours = cycle(free_colours(axes, COLOURS.get(panel.y, LINES[0])))
-    lines = [_read_line(panel, x, *one, reading) for one in zip(panel.lines, colours, strict=False)]
+    groups = [str(frame[by][0]) for frame in panel.lines] if by else []
+    are_labels = bool(groups) and {*groups} <= {*COLOURS}  # a label has one colour everywhere
+    colours = [COLOURS[one] for one in groups] if are_labels else free_colours(axes, COLOURS.get(panel.y, LINES[0]))
+    lines = [_read_line(panel, x, *one, reading) for one in zip(panel.lines, cycle(colours), strict=False)]
     limits = _find_limits(lines, panel.bounds, is_crowded=reading.is_crowded)
     row_of, drawn = {name: row for row, name in enumerate(names)}, list[Drawn]()
     for number, (frame, line) in enumerate(zip(panel.lines, lines, strict=True)):
@@ -395,9 +397,9 @@ def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> Drawn:
 
 def _frame_numbers(axes: Axes, x: str, panel: Panel) -> None:
     """Set the ends of an axis of numbers, name both axes, and mark the last year with a complete window."""
-    places = pl.concat([frame[x] for frame in panel.lines]).sort()
+    places = pl.concat([frame[x] for frame in panel.lines]).unique().sort()
     low, high = float(places[0]), float(places[-1])
-    room = 0.3 + 0.02 * (high - low)
+    room = 0.3 * min([1.0, *places.diff().drop_nulls()]) + 0.02 * (high - low)
     widen(axes, "x", low - room, high + room)
     if panel.after is not None:
         axes.axvline(panel.after + 0.5, color=INK, lw=0.6, ls=":")
