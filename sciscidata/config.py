@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-import platformdirs
-
 from sciscidata.disruption.index import CDConfig
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import ConfigError
@@ -25,12 +23,7 @@ from sciscidata.sampling.split import balanced_columns
 from sciscidata.schemas import WORKS, Corpus
 from sciscidata.sources.kinds import Measures
 from sciscidata.sources.registry import Reason, SourceConfig, find_source
-
-
-def default_cache_dir() -> Path:
-    """Return the folder for what later runs can use again: parsed records and citation graphs."""
-    return Path(platformdirs.user_cache_dir("sciscidata"))
-
+from sciscidata.storage.user_cache import default_cache_dir
 
 #: Fields that a manifest leaves out, or shows in another way.
 _NOT_STATED: Final = ("out", "ids", "background", "scores_file", "cache_dir", "overwrite")

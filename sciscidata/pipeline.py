@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from sciscidata.config import BuildConfig, default_cache_dir, refuse_unread_of_published, refuse_windows
+from sciscidata.config import BuildConfig, refuse_unread_of_published, refuse_windows
 from sciscidata.diagnostics.diagnose import log_warnings
 from sciscidata.diagnostics.of_release import check_works, describe, plot_pictures
 from sciscidata.eligibility import remark_on_names
@@ -42,6 +42,7 @@ from sciscidata.sources.id_files import read_ids
 from sciscidata.sources.kinds import Ask, Citations, Scored, Scores
 from sciscidata.sources.registry import SourceConfig, find_source, open_citations, open_source
 from sciscidata.storage import refuse_unwritable
+from sciscidata.storage.user_cache import default_cache_dir
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import begin_step, name_steps
 

@@ -90,7 +90,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     from sciscidata.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+    monkeypatch.setattr("sciscidata.storage.user_cache.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
     monkeypatch.setattr("platformdirs.user_config_path", lambda _: tmp_path / "config")
     monkeypatch.setenv("OPENALEX_BASE_URL", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.delenv("OPENALEX_API_KEY", raising=False)

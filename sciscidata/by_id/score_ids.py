@@ -11,7 +11,6 @@ from typing import Final, Literal, TypeAlias
 import polars as pl
 
 from sciscidata.by_id.on_disk import Rules, ScoredIds, score_frames, score_graph_ids
-from sciscidata.config import default_cache_dir
 from sciscidata.corpus.folder import INDEX, CorpusConfig
 from sciscidata.disruption.cd_interval import compute_cd_interval
 from sciscidata.disruption.config import CDConfig
@@ -31,6 +30,7 @@ from sciscidata.schemas import ATYPICALITY, CD_SCORES, WORKS, Corpus
 from sciscidata.sources.id_files import Ids, read_ids
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.registry import SourceConfig, open_citations
+from sciscidata.storage.user_cache import default_cache_dir
 from sciscidata.terminal.messages import counted
 
 logger = logging.getLogger(__name__)

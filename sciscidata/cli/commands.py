@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 _Config: TypeAlias = "sciscidata.BuildConfig"
 _Engine: TypeAlias = "partial[sciscidata.engines.config.EngineConfig]"
 _PARQUET: Final = "Parquet file to write"
+_API: Final = "openalex"
 #: What the help of a command says that goes on where it was stopped.
 GOES_ON: Final = "A run that was stopped goes on where it ended."
 
@@ -397,24 +398,30 @@ def compare(
 
 
 def explain(
-    config: Annotated[_Config, settings("cd thresholds", "background", of_corpus=True)],
+    config: Annotated[_Config, settings("cd thresholds api", "background", of_corpus=True)],
     work: str,
     show: Annotated[
-        partial[None], arguments(sciscidata.cli.explain_page.explain_path, "scores", "pairs", "html", "overwrite")
+        partial[None],
+        arguments(
+            sciscidata.cli.explain_page.explain_path, "scores", "pairs", "html", "overwrite", "dry_run", "cache_dir"
+        ),
     ],
 ) -> None:
     """Explain the CD index of one work of a corpus, a graph or a release: the papers behind it, and how sure it is.
+
+    `openalex` in place of a corpus asks the API for the work and the papers around it.
 
     Args:
         work: its work_id, its own id, an OpenAlex id or address, or its DOI.
 
     Shown:
-        --html --overwrite --scores --pairs --background --window-years --compat --preset
+        --html --overwrite --scores --pairs --background --window-years --compat --preset --dry-run --api-key
+        --max-cost-usd
 
     Example:
         sciscidata explain corpora/openalex 10.1038/s41586-019-1797-8 --html paper.html
     """
-    show(_corpus(config), work, config)
+    show(None if isinstance(config.source, sciscidata.OpenAlexConfig) else _corpus(config), work, config)
 
 
 def diagnose(
@@ -549,6 +556,8 @@ def settings(
             check_files(config, path)
             return config
         base = {"": {"cache_dir": str(Path(flags["corpus"]["folder"]) / "cache")}} if of_corpus else {}
+        if of_corpus and "api" in sections.split() and _is_api(flags["corpus"]["folder"]):
+            base, typed = {"": {"source": _API}}, {name: one for name, one in typed.items() if name != "corpus"}
         return resolve(merge(base, typed))
 
     return Part(list_own, make)
@@ -575,6 +584,11 @@ def _open(config: _Config, named: _Engine) -> Generator[dict[str, Any]]:
 
     with engine(**named.keywords) if named.keywords else nullcontext() as runner:
         yield {"engine": runner, "cache_dir": config.cache_dir, "overwrite": config.overwrite}
+
+
+def _is_api(corpus: str | Path) -> bool:
+    """Whether the word in place of a corpus stands for the API: a folder of that name goes first."""
+    return str(corpus) == _API and not Path(corpus).exists()
 
 
 def _corpus(config: _Config) -> Path:

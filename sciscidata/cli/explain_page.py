@@ -12,12 +12,15 @@ from sciscidata.cli.page import draw_into_page, write_page
 from sciscidata.cli.summary import Part, print_lines, printed, shown
 from sciscidata.config import BuildConfig
 from sciscidata.disruption.config import CDConfig
+from sciscidata.explanation.by_api import describe_cost
 from sciscidata.explanation.explain import explain
 from sciscidata.explanation.explanation import NOTES, Explanation, show
 from sciscidata.explanation.prior_of_corpus import read_prior
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.storage import check_file
+from sciscidata.storage.user_cache import default_cache_dir
 from sciscidata.terminal.messages import align_columns, shorten
 
 _GENERATOR: Final = '<meta name="generator" content="sciscidata explain">'
@@ -28,7 +31,7 @@ _ONLY_ON_THE_PAGE: Final = ("shared", "doi", "source_id_a", "source_id_b", "std"
 
 
 def explain_path(
-    path: Path,
+    path: Path | None,
     work: str,
     config: BuildConfig,
     *,
@@ -36,11 +39,13 @@ def explain_path(
     pairs: bool = False,
     html: Path | None = None,
     overwrite: bool = False,
+    dry_run: bool = False,
+    cache_dir: Path | None = None,
 ) -> None:
     """Print what made the CD index of a work, and write a page about it.
 
     Args:
-        path: a corpus, a graph or a release.
+        path: a corpus, a graph or a release. None: the API is asked.
         work: the work.
         config: convention, thresholds and background.
         scores: file of `sciscidata cd` of the same corpus, whose works say how sure the label is. None: the corpus
@@ -48,19 +53,27 @@ def explain_path(
         pairs: explain atypicality too, by venue pairs. Without --background this reads all works of the same year.
         html: file of HTML to write, with a picture and up to 1,000 rows of every table. None: no page.
         overwrite: replace a file that is no page of this command.
+        dry_run: say what the API would be asked, and what it costs.
+        cache_dir: folder for answers of the API. None: the user's cache folder.
     """
+    home = cache_dir or default_cache_dir()
+    if dry_run:
+        print_lines([f"would read: {path}; no cost"] if path else describe_cost(work, home, config.api))
+        return
     check = None
     if html is not None:
         check = partial(check_file, html, _GENERATOR.encode(), "page of `explain`", overwrite=overwrite)
         check()
     found = explain(
         work,
-        path,
+        path or OpenAlexConfig(),
         config=None if config.cd == CDConfig() else config.cd,
         thresholds=None if config.thresholds == LabelThresholds() else config.thresholds,
-        prior=None if scores is None else read_prior(scores, path),
+        prior=None if scores is None else read_prior(scores, path or Path()),
         novelty=NoveltyConfig() if pairs or config.background is not None else None,
         background=config.background,
+        cache_dir=home,
+        api=config.api,
     )
     _print(found)
     if html is not None and check is not None:

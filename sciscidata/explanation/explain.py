@@ -12,6 +12,7 @@ from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.label_prior import LabelPrior
 from sciscidata.errors import ConfigError
 from sciscidata.explanation import sentences
+from sciscidata.explanation.by_api import cut_from_api
 from sciscidata.explanation.classes import (
     Classes,
     classify,
@@ -24,7 +25,7 @@ from sciscidata.explanation.classes import (
 )
 from sciscidata.explanation.explanation import Explanation
 from sciscidata.explanation.neighbourhood import is_open_in_field
-from sciscidata.explanation.open_work import open_work
+from sciscidata.explanation.open_work import Opened, open_work
 from sciscidata.explanation.pairs_of_work import PAIRS_OF_WORK, explain_pairs
 from sciscidata.explanation.prior_of_corpus import find_own_prior
 from sciscidata.explanation.released import explain_released, refuse_any_folder, refuse_with_release
@@ -41,9 +42,12 @@ from sciscidata.graph.graph import CitationGraph
 from sciscidata.judged import WINDOW_COMPLETE
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import check_value, checked_config
 from sciscidata.release.read import read_release
 from sciscidata.release.verify import kind_of
+from sciscidata.sources.openalex.candidates import OpenAlexConfig
+from sciscidata.storage.user_cache import default_cache_dir
 
 _STAGE: Final = "explain"
 _Listed = Annotated[int, msgspec.Meta(ge=0)]
@@ -51,7 +55,7 @@ _Listed = Annotated[int, msgspec.Meta(ge=0)]
 
 def explain(
     work: int | str,
-    works: AnyFrame | CitationGraph | str | Path,
+    works: AnyFrame | CitationGraph | OpenAlexConfig | str | Path,
     citations: AnyFrame | None = None,
     config: CDConfig | None = None,
     *,
@@ -61,6 +65,8 @@ def explain(
     novelty: NoveltyConfig | None = None,
     background: str | Path | None = None,
     n_listed: int = 100,
+    cache_dir: str | Path | None = None,
+    api: ApiConfig | None = None,
 ) -> Explanation:
     """Explain the CD index of one work: the papers that made it, how sure it is, what other choices would say.
 
@@ -70,6 +76,7 @@ def explain(
         work: a work_id, the work's own id, an OpenAlex id or address, or a DOI in any form.
         works: WORKS. Or the folder of a corpus, of a graph or of a release, or a CitationGraph; then leave out
             ``citations``. A graph has no titles. A release has counts, and does not know the papers.
+            ``OpenAlexConfig()`` asks the API for the work and all that cites it or a reference, which may cost money.
         citations: CITATIONS, in any order; repeats, and works that cite themselves, are ignored.
         config: which convention; ``CDConfig()`` when None.
         thresholds: ``LabelThresholds()`` when None.
@@ -80,6 +87,8 @@ def explain(
         novelty: the null model of the venue pairs; None: they are left out. It reads all works of the same year.
         background: a file of ``write_background``, for the venue pairs, in place of all works of the year.
         n_listed: works of n_k to list; all are counted.
+        cache_dir: for answers of the API; the user's cache folder when None.
+        api: how to reach OpenAlex; from the environment when None.
 
     Returns:
         An Explanation: ``print`` shows its sentences, and its tables are frames.
@@ -106,9 +115,9 @@ def explain(
     check_value("n_listed", n_listed, _Listed)
     if novelty is not None or background is not None:
         novelty = checked_config(novelty, NoveltyConfig, name="novelty")
-    is_place = isinstance(works, CitationGraph | str | Path)
+    is_place = isinstance(works, CitationGraph | OpenAlexConfig | str | Path)
     if is_place and citations is not None:
-        raise ConfigError(f"{_STAGE}: a folder or a graph has its citations. Leave citations out.")
+        raise ConfigError(f"{_STAGE}: a folder, a graph or OpenAlex has its citations. Leave citations out.")
     if not is_place and citations is None:
         raise ConfigError(
             f"{_STAGE} needs works and citations. Give both frames, or the folder of a corpus or a graph."
@@ -117,11 +126,17 @@ def explain(
         refuse_any_folder(Path(works))
         refuse_with_release(authors=authors, novelty=novelty, config=None if config == CDConfig() else config)
         return explain_released(work, read_release(works), thresholds, prior)
-    around, frames, kept, graph = open_work(work, works, citations, config)
+    if isinstance(works, OpenAlexConfig):
+        home = default_cache_dir() if cache_dir is None else Path(cache_dir)
+        opened = Opened(cut_from_api(work, home, api or ApiConfig.from_environment()))
+    else:
+        opened = open_work(work, works, citations, config)
+    around, frames, kept, graph = opened
     if prior is None and graph is not None:
         prior = find_own_prior(graph, config)
     if novelty is not None and frames is None:
-        raise ConfigError(f"{_STAGE}: a graph knows no venues, which novelty needs. Name the corpus.")
+        what = "the API lists no venues" if isinstance(works, OpenAlexConfig) else "a graph knows no venues"
+        raise ConfigError(f"{_STAGE}: {what}, which novelty needs. Name the corpus.")
     classes = {name: classify(around, config, window) for name, window in config.all_windows.items()}
     found = classes[""] or Classes.empty()
     scores = score(around, config, classes).with_columns(

@@ -30,7 +30,9 @@ NEIGHBOUR = "wx ä ~"  # what ODD would match as a pattern
 def run(tmp_path, monkeypatch, capsys):
     """Run a command that is to end well in an empty folder; return its output."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / ODD / "cache"))
+    monkeypatch.setattr(
+        "sciscidata.storage.user_cache.platformdirs.user_cache_dir", lambda _: str(tmp_path / ODD / "cache")
+    )
 
     def call(*arguments: str) -> str:
         status = main(arguments)
