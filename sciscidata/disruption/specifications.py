@@ -51,8 +51,8 @@ class MultiverseConfig(Configuration):
 
     Attributes:
         conventions: ``"default"``, or names of ``CDConfig.compat``: who counts as a citer, and what is undefined.
-        windows: years after publication in which citers count; ``"until2017"``; None: without end, where late works have
-            fewer citers.
+        windows: years after publication in which citers count; ``"until2017"``; None: without end, where late works
+            have fewer citers.
         indices: columns of ``compute_cd_variants``, such as ``"cd_index"``, ``"di5_index"`` and ``"di_nok_index"``. Mix
             no scales: ``"mcd_index"`` has no bounds, and ``"dependence"`` is high where a work consolidates.
         populations: ``"judged"`` works, or ``"all"`` that have an index.
