@@ -588,6 +588,19 @@ def test_a_picture_shows_what_it_is_given(monkeypatch):
     assert any([*line.get_xdata()] == [-0.2] and line.get_markerfacecolor() == "white" for line in rest)
 
 
+@pytest.mark.parametrize(("name", "n_columns"), [("run", 2), ("a run with a long name of its own", 1)])
+def test_the_legend_of_a_picture_stays_inside(monkeypatch, name, n_columns):
+    drawn = []
+    monkeypatch.setattr(figures, "_to_png", lambda figure: drawn.append(figure) or b"")
+    plot_lines({f"{name} {number}": Series(steps=[0, 1], values=[0.1, 0.2]) for number in range(3)}, title="t")
+    (legend,) = drawn[0].legends
+    drawn[0].draw_without_rendering()
+    box = legend.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= drawn[0].bbox.x1
+    assert legend._ncols == n_columns
+
+
 def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, capsys, script_here):
     PROGRAM.act(["report", str(home / "majority"), "--out", str(tmp_path / "r.html"), "--title", "Mine"])
     assert capsys.readouterr().out == f"report: {tmp_path / 'r.html'}\n"
