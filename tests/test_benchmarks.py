@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 from benchmarks import all as every_benchmark
+from benchmarks.explain import RESULTS as KEPT
+from benchmarks.explain import compare
 from benchmarks.graphs import N_WORKS, generate
 from benchmarks.measure import table
 from benchmarks.real_graphs import read_handball
@@ -87,3 +89,15 @@ def test_a_ratio_is_to_the_first_tool_of_the_task():
         "|  | gone |  |  |  |  | did not run |",
         "|  | peer | 100 |  |  | 200 |  |",
     ]
+
+
+@pytest.mark.parametrize("name", ["example", "XS"])
+def test_explain_counts_as_all_works_and_as_joins_and_the_kept_result_says_so(name):
+    row = compare(name, 20)
+    kept = {one["graph"]: one for one in json.loads(KEPT.read_text())}
+    assert row is not None
+    for one in (row, kept[name]):
+        assert (one["other than all works"], one["other than joins"]) == (0, 0)
+        assert one["citations"] == row["citations"]
+    assert len(kept) == 5
+    assert sum(one["works"] for one in kept.values()) >= 1_000

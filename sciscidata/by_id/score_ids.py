@@ -106,7 +106,8 @@ def score_ids(
         ``reason`` is "no id", "not a work" (the id of an author, for example), "merged" (scores are those of the work
         in ``openalex_id``), "merged or deleted" (cited, but no work of the source), "not found", "no year",
         "no references", "window open" or "uncited". With the last two, counts and index are there, and may change. By
-        the API also "too many references" (over 500) and "counts contradict".
+        the API also "too many references" (over 500, and over 10,000 works of a year cite them) and "counts
+        contradict".
 
     Raises:
         InputNotFoundError, EmptyInputError, SchemaMismatchError, CorruptRecordError: if there are no ids to read.
