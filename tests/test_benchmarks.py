@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks import all as every_benchmark
 from benchmarks.explain import RESULTS as KEPT
 from benchmarks.explain import compare
