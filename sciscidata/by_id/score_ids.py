@@ -30,6 +30,8 @@ from sciscidata.schemas import ATYPICALITY, CD_SCORES, WORKS, Corpus
 from sciscidata.sources.id_files import Ids, read_ids
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.registry import SourceConfig, open_citations
+from sciscidata.sources.snapshot.merges import find_merges
+from sciscidata.sources.snapshot.source import SnapshotConfig
 from sciscidata.storage.user_cache import default_cache_dir
 from sciscidata.terminal.messages import counted
 
@@ -133,7 +135,15 @@ def score_ids(
         if isinstance(opened, CitationGraph):
             _check_graph(listed, rules)
             return _finish(listed, score_graph_ids(opened, listed, rules), rules, cut)
-        return _finish(listed, score_frames(opened.works, opened.citations, listed, rules, home), rules, cut)
+        merges = _find_merges(source, listed)
+        return _finish(listed, score_frames(opened.works, opened.citations, listed, rules, home, merges), rules, cut)
+
+
+def _find_merges(source: object, listed: ListedIds) -> dict[int, int]:
+    """Find into which works listed ones were merged, if the source says it."""
+    if not isinstance(source, SnapshotConfig):
+        return {}
+    return find_merges(source, listed.rows.filter(kind="OpenAlex")["work_id"].unique())
 
 
 def make_rules(
