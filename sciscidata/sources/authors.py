@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -17,9 +18,10 @@ from sciscidata.schemas import AUTHORS
 from sciscidata.sources.example.source import AUTHORS_FILE, ExampleConfig
 from sciscidata.sources.exports.source import ExportsConfig, scan_author_names
 from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.parsed_files import ParsedFiles
 from sciscidata.sources.record_files import find_files
 from sciscidata.sources.records import RecordsConfig
-from sciscidata.sources.snapshot.authors import read_authors
+from sciscidata.sources.snapshot.authors import pairs_of, read_authors
 from sciscidata.sources.snapshot.layout import Part, find_layout
 from sciscidata.sources.snapshot.source import SnapshotConfig
 from sciscidata.sources.tables.authors import author_rows
@@ -30,6 +32,8 @@ from sciscidata.terminal.messages import counted
 logger = logging.getLogger(__name__)
 
 _STAGE: Final = "scan_authors"
+#: Reads a file as ``read_authors`` does: it gets the works that were seen before.
+_ReadPairs: TypeAlias = Callable[[set[int]], Iterator[tuple[pl.DataFrame, int]]]
 #: Sources that say who wrote a work.
 WithAuthors: TypeAlias = ExampleConfig | RecordsConfig | SnapshotConfig | ExportsConfig | TablesConfig | CorpusConfig
 _NEEDS: Final = (
@@ -87,7 +91,7 @@ def scan_authors(
         if isinstance(source, TablesConfig):
             return scan_table_authors(source)
         parts = _find_parts(source)
-        return scan_batches(lambda columns: _read_once_each(parts, columns), AUTHORS, "authors of OpenAlex")
+        return _scan_once_each(lambda: [partial(read_authors, part) for part in parts])
     kind = type(source).__name__
     if kind.endswith("Config") or kind in ("Corpus", "str", "PosixPath"):
         raise ConfigError(f"{_STAGE}: {kind} says of no work who wrote it; {_STAGE} {_NEEDS}")
@@ -121,12 +125,31 @@ def _find_parts(source: RecordsConfig | SnapshotConfig) -> list[Part]:
     return layout.parts
 
 
-def _read_once_each(parts: list[Part], columns: list[str]) -> Iterator[pl.DataFrame]:
+def scan_kept_authors(source: WithAuthors, cache_dir: Path) -> pl.LazyFrame:
+    """Scan who wrote which work for a corpus: of record files, what is parsed is kept, and the others are parsed."""
+    if not isinstance(source, RecordsConfig):
+        return scan_authors(source)
+    files = find_files(source.inputs, "RecordsConfig.inputs", in_folders=True)
+
+    def readers() -> list[_ReadPairs]:
+        parsed = ParsedFiles(cache_dir / "record-files", files)
+        return [lambda seen, place=place: pairs_of(parsed.read_written(place), seen) for place in range(len(files))]
+
+    return _scan_once_each(readers)
+
+
+def _scan_once_each(
+    readers: Callable[[], list[_ReadPairs]],
+) -> pl.LazyFrame:
+    return scan_batches(lambda columns: _read_once_each(readers(), columns), AUTHORS, "authors of OpenAlex")
+
+
+def _read_once_each(files: list[_ReadPairs], columns: list[str]) -> Iterator[pl.DataFrame]:
     """Read the pairs of all files; of a work that is there twice in JSON, the first counts, as in WORKS."""
     seen: set[int] = set()
     n_pairs = n_without = n_cut = 0
-    for part in parts:
-        for pairs, cut in read_authors(part, seen):
+    for read in files:
+        for pairs, cut in read(seen):
             known = pairs.filter(pl.col("author_id") >= 0)
             n_without += pairs.height - known.height
             n_cut += cut
@@ -134,7 +157,7 @@ def _read_once_each(parts: list[Part], columns: list[str]) -> Iterator[pl.DataFr
             yield known.unique().sort(AUTHORS.names()).select(columns)
     if not n_pairs:
         raise EmptyInputError(
-            f"{_STAGE}: no work of {counted(len(parts), 'file')} has an author with an id of OpenAlex. Ask for the "
+            f"{_STAGE}: no work of {counted(len(files), 'file')} has an author with an id of OpenAlex. Ask for the "
             "field authorships when you download works."
         )
     if n_without:

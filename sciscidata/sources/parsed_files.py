@@ -14,17 +14,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 import pyarrow.parquet as pq
 
+from sciscidata.corpus.folder import WRITTEN_BY
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.dois import CHANGED_DOIS
 from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, ROWS, Batch, works_of
 from sciscidata.schemas import DATES, WORKS
-from sciscidata.sources.record_files import ReadSoFar, in_batches, read_json_batches
+from sciscidata.sources.record_files import BATCH_WORKS, ReadSoFar, in_batches, read_json_batches
+from sciscidata.sources.snapshot.authors import Written, list_written
 from sciscidata.storage import cached_folder, hash_file, is_sealed_text, is_whole_folder, real_path, seal_json
 from sciscidata.storage.atomic import atomic_file
 from sciscidata.storage.parquet import CHECKED
@@ -47,6 +50,9 @@ KEPT: Final = pl.Schema(
         name: ROWS[name]
         for name in ("changed_on", "references", "malformed_references", "missing_values", CHANGED_DOIS)
     }
+)
+_WRITTEN: Final = pl.Schema(
+    {"value": pl.Int64(), "work_id": pl.Int64(), "author_ids": pl.List(pl.Int64()), "is_cut": pl.Boolean()}
 )
 
 
@@ -125,6 +131,23 @@ class ParsedFiles:
                 rows: Any = pl.from_arrow(file.read_row_group(group))
                 yield Batch(rows, [])
 
+    def read_written(self, place: int) -> Iterator[Written]:
+        """Read who wrote the works of one file, or parse it for that."""
+        file, folder = self.files[place], self._place(self.sums[place])
+        folder = folder.with_name(f"{folder.name}-{WRITTEN_BY}")
+        if not is_whole_folder(folder):
+            cached_folder(folder, lambda new: self._write_authors(file, new))
+        with pq.ParquetFile(folder / _ROWS, page_checksum_verification=True) as kept:
+            for batch in kept.iter_batches(BATCH_WORKS):
+                yield from map(Written._make, pl.DataFrame(batch).iter_rows())
+
+    def _write_authors(self, file: Path, folder: Path) -> None:
+        written = list_written(file)
+        with pq.ParquetWriter(folder / _ROWS, _to_arrow(_WRITTEN.to_frame()).schema, **CHECKED) as writer:
+            while rows := [*islice(written, BATCH_WORKS)]:
+                writer.write_table(_to_arrow(pl.DataFrame(rows, _WRITTEN, orient="row")))
+        self._check_unchanged(file)
+
     def _place(self, digest: str) -> Path:
         key = hashlib.sha256(json.dumps([digest, _FORMAT_VERSION, PARSER_VERSION]).encode()).hexdigest()
         return self.home / f"parsed-{key[:32]}"
@@ -144,7 +167,10 @@ class ParsedFiles:
                     )
         facts = {"lines": so_far.n_lines, "blank": so_far.n_blank, "corrupt": n_corrupt, "problems": problems}
         (folder / _FACTS).write_text(json.dumps(facts, ensure_ascii=False) + "\n", "utf-8")
-        if not _state(file).items() <= self._index[str(real_path(file))].items():
+        self._check_unchanged(file)
+
+    def _check_unchanged(self, file: Path) -> None:
+        if not _is_as(file, self._index[str(real_path(file))]):
             raise CorruptRecordError(f"{file} changed while it was read. Run again when it is whole.")
 
     def _tidy(self) -> None:
@@ -154,7 +180,7 @@ class ParsedFiles:
             new.write_bytes(seal_json({"files": index}, ensure_ascii=False))
         needed = {self._place(facts["sha256"]).name for facts in index.values()}
         for folder in list_visible(self.home.glob("parsed-*")):
-            if folder.name not in needed:
+            if folder.name.removesuffix(f"-{WRITTEN_BY}") not in needed:
                 remove_folder(folder)
 
 

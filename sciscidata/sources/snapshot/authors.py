@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import polars as pl
@@ -28,7 +28,7 @@ def read_authors(part: Part, seen: set[int]) -> Iterator[tuple[pl.DataFrame, int
 
     Of a work that JSON has twice, the first counts; ``seen`` has the works of files before, and takes these.
     """
-    return _read_parquet(part) if part.edition == "parquet" else _read_json(part, seen)
+    return _read_parquet(part) if part.edition == "parquet" else pairs_of(list_written(Path(part.path)), seen)
 
 
 class _Author(msgspec.Struct):
@@ -52,30 +52,47 @@ class _Record(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Record)
 
 
-def _read_json(part: Part, seen: set[int]) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Read the pairs of a file of JSON. What is no work was reported when works were read."""
+class Written(NamedTuple):
+    """The authors of one work: -1 for one without id. ``value`` numbers the JSON values of the file."""
+
+    value: int
+    work_id: int
+    author_ids: list[int]
+    is_cut: bool  # only the first 100 are there
+
+
+def list_written(path: Path) -> Iterator[Written]:
+    """List the works of a file of JSON with their authors. What is no work was reported when works were read."""
+    with suppress(CorruptRecordError):
+        for value, (_, piece) in enumerate(read_values(path)):
+            for record in _records_of(piece):
+                work = openalex_number(record.id, "W") or openalex_number((record.ids or {}).get("openalex"), "W")
+                if work is not None:
+                    found = (openalex_number(one.author.id, "A") if one.author else None
+                             for one in record.authorships or ())  # fmt: skip
+                    authors = [-1 if author is None else author for author in found]
+                    yield Written(value, work, authors, record.is_authors_truncated is True)
+
+
+def pairs_of(written: Iterable[Written], seen: set[int]) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Make pairs of works, as ``read_authors`` does, in batches that end with a JSON value."""
     works: list[int] = []
     authors: list[int] = []
-    n_cut = 0
+    n_cut = value = 0
 
     def taken() -> tuple[pl.DataFrame, int]:
         return pl.DataFrame({"work_id": works, "author_id": authors}, AUTHORS), n_cut
 
-    with suppress(CorruptRecordError):
-        for _, piece in read_values(Path(part.path)):
-            for record in _records_of(piece):
-                work = openalex_number(record.id, "W") or openalex_number((record.ids or {}).get("openalex"), "W")
-                if work is None or work in seen:
-                    continue
-                seen.add(work)
-                n_cut += record.is_authors_truncated is True
-                for one in record.authorships or ():
-                    works.append(work)
-                    author = openalex_number(one.author.id, "A") if one.author else None
-                    authors.append(-1 if author is None else author)
-            if len(works) >= 16 * BATCH_WORKS:
-                yield taken()
-                works, authors, n_cut = [], [], 0
+    for one in written:
+        if one.value != value and len(works) >= 16 * BATCH_WORKS:
+            yield taken()
+            works, authors, n_cut = [], [], 0
+        value = one.value
+        if one.work_id not in seen:
+            seen.add(one.work_id)
+            n_cut += one.is_cut
+            works += [one.work_id] * len(one.author_ids)
+            authors += one.author_ids
     yield taken()
 
 
