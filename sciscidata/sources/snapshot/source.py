@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_downlo
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot.parts import Job, Receipt, remove_leftovers, remove_part, restate, run_jobs
 from sciscidata.sources.snapshot.plausibility import find_implausible
-from sciscidata.sources.snapshot.update import Stopwatch, find_known, put_in_place, tell_other_options
+from sciscidata.sources.snapshot.update import find_known, put_in_place, tell_other_options, tell_read
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.parquet import write_parquet
@@ -149,7 +150,7 @@ def ingest_snapshot(
     if not is_claimed(out, _MADE_OF):
         _check_disk(jobs, out, n_workers)  # before the folder is made
     with locked_folder(out):
-        watch = Stopwatch.start()
+        begun = time.monotonic()
         folders = [out] if is_claimed(out, _MADE_OF) else []
         place = claim_folder(out, _MADE_OF, overwrite=overwrite)
         if not (out / INDEX).is_file():
@@ -203,7 +204,7 @@ def ingest_snapshot(
             _LOG.info("removed %s: the snapshot no longer has it", stem)
         tidy_downloads(out, lists)
         remove_folder(out / UNFINISHED)
-        watch.tell(jobs, known, gone)
+        tell_read(jobs, known, gone, begun)
     return scan_corpus(out)
 
 
