@@ -31,7 +31,7 @@ from sciscidata.corpus.folder import (
     list_left_out,
     scan_corpus,
 )
-from sciscidata.corpus.replacement import NEXT
+from sciscidata.corpus.replacement import NEXT, home_of
 from sciscidata.corpus.writer import (
     claim_folder,
     claim_next,
@@ -299,7 +299,7 @@ def _seal(
         )
     stems = {part.name: part.stem for part in layout.parts}
     files = [(stems[name], folder / "works" / f"{stems[name]}.parquet") for name, (folder, _) in parts.items()]
-    with _lists_of(layout, config, out) as lists:
+    with _lists_of(layout, config, home_of(out)) as lists:
         removed = find_removals(files, read_deleted_ids(lists), totals["works"])
     write_small(out / REMOVED_FILE, partial(write_parquet, removed))
     deleted = int(removed["is_deleted"].sum())
