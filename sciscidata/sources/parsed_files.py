@@ -26,14 +26,13 @@ from sciscidata.errors import CorruptRecordError
 from sciscidata.records.dois import CHANGED_DOIS
 from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, ROWS, Batch, works_of
 from sciscidata.schemas import DATES, WORKS
-from sciscidata.sources.record_files import BATCH_WORKS, ReadSoFar, in_batches, read_json_batches
+from sciscidata.sources.record_files import BATCH_WORKS, ReadSoFar, describe_read, in_batches, read_json_batches
 from sciscidata.sources.snapshot.authors import Written, list_written
 from sciscidata.storage import cached_folder, hash_file, is_sealed_text, is_whole_folder, real_path, seal_json
 from sciscidata.storage.atomic import atomic_file
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.storage.paths import list_visible, remove_folder
 from sciscidata.storage.small_files import read_whole
-from sciscidata.terminal.messages import describe_read
 
 _LOG = logging.getLogger(__name__)
 #: Raised by one whenever the same rows are kept in another form.

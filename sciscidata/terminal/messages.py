@@ -48,20 +48,6 @@ def counted(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or f'{one}s'}"
 
 
-def describe_read(unit: str, read: Sequence[int], there: Sequence[int], seconds: float) -> str:
-    """Say how many parts were read, of how many there are, by their bytes.
-
-    Example:
-        >>> describe_read("part", [4_000_000], [4_000_000, 1_000_000_000], 3.21)
-        'read 1 of 2 parts (0.0 of 1.0 GB) in 3.2 s; 1 is as before'
-    """
-    name, factor = ("GB", 1e9) if sum(there) >= 1e9 else ("MB", 1e6)
-    n_before = len(there) - len(read)
-    before = f"; {n_before:,} {'is' if n_before == 1 else 'are'} as before" if n_before else ""
-    sizes = f"{sum(read) / factor:,.1f} of {sum(there) / factor:,.1f} {name}"
-    return f"read {len(read):,} of {counted(len(there), unit)} ({sizes}) in {seconds:,.1f} s{before}"
-
-
 def list_names(names: Sequence[str], most: int = 20) -> str:
     """List names for a message, of many the first ones and a count; "none" if there are none."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""

@@ -12,9 +12,9 @@ from typing import Any
 from sciscidata.corpus.folder import INDEX, RECEIPTS, REMOVED_FILE, WRITTEN_BY, own_files, read_report
 from sciscidata.corpus.replacement import NEXT, take_over
 from sciscidata.errors import SciSciDataError
+from sciscidata.sources.record_files import describe_read
 from sciscidata.sources.snapshot.parts import Job, Known, find_receipt
 from sciscidata.storage.paths import remove_folder
-from sciscidata.terminal.messages import describe_read
 
 _LOG = logging.getLogger(__name__)
 
