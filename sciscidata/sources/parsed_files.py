@@ -1,7 +1,8 @@
 """Record files that were parsed for a corpus, kept by their content: the next ingest parses only new and changed ones.
 
-They lie in ``record-files`` of the cache folder: about half as many bytes as the compressed records, and 5% for authors,
-which have a folder of their own. Those of a file that has changed or is gone are removed by the next ingest.
+They lie in ``record-files`` of the cache folder: about half as many bytes as the compressed records. Authors, which
+have a folder of their own, are another 5%. What belongs to a file that has changed or is gone is removed by the next
+ingest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.dois import CHANGED_DOIS
 from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, ROWS, Batch, works_of
 from sciscidata.schemas import DATES, WORKS
-from sciscidata.sources.record_files import ReadSoFar, in_batches, read_json_batches
+from sciscidata.sources.record_files import ReadSoFar, describe_read, in_batches, read_json_batches
 from sciscidata.sources.snapshot.authors import read_authors
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.storage import cached_folder, hash_file, is_sealed_text, is_whole_folder, real_path, seal_json
@@ -34,7 +35,6 @@ from sciscidata.storage.atomic import atomic_file
 from sciscidata.storage.parquet import CHECKED, read_parquet, write_parquet
 from sciscidata.storage.paths import list_visible, remove_folder
 from sciscidata.storage.small_files import read_whole
-from sciscidata.terminal.messages import counted
 
 _LOG = logging.getLogger(__name__)
 #: Raised by one whenever the same rows are kept in another form.
@@ -99,10 +99,8 @@ class ParsedFiles:
 
     def parse(self, advance: Callable[[float], None]) -> None:
         """Parse the files that are not kept, and log how many these were; forget what no file has any more."""
-        sizes, whole = (
-            [file.stat().st_size for file in self.files],
-            [is_whole_folder(self._place(one)) for one in self.sums],
-        )
+        sizes = [file.stat().st_size for file in self.files]
+        whole = [is_whole_folder(self._place(digest)) for digest in self.sums]
         for file, digest, size, is_whole in zip(self.files, self.sums, sizes, whole, strict=True):
             if is_whole:
                 advance(size)
@@ -110,14 +108,10 @@ class ParsedFiles:
             cached_folder(self._place(digest), lambda new, file=file: self._write(file, new, advance))
         self._tidy()
         read = [size for size, is_whole in zip(sizes, whole, strict=True) if not is_whole]
-        unit, factor = ("GB", 1e9) if sum(sizes) >= 1e9 else ("MB", 1e6)
-        told = f"records: read {len(read):,} of {counted(len(sizes), 'file')} ({sum(read) / factor:,.1f} of "
-        told += f"{sum(sizes) / factor:,.1f} {unit}) in {time.monotonic() - self._begun:,.1f} s"
-        if n_kept := len(sizes) - len(read):
-            told += f"; {n_kept:,} {'is' if n_kept == 1 else 'are'} as before"
+        told = describe_read("file", read, sizes, time.monotonic() - self._begun)
         if self._compared:
             told += f"; {self._compared:,} compared by SHA-256, since their time is another"
-        _LOG.info("%s", told)
+        _LOG.info("records: %s", told)
 
     def read(self, place: int, so_far: ReadSoFar) -> Iterator[Batch]:
         """Read what was parsed of one file: lines that are no work, the first twenty, then KEPT in its order."""
