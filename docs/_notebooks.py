@@ -39,6 +39,7 @@ class _Silent(DisplayHook):
         """Print no value."""
 
 
+@mpl.rc_context()
 def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run all cells as Jupyter does, in the working folder.
 

@@ -110,7 +110,8 @@ def main() -> None:
     works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
     common = ssd.compute_commonness(works, citations).select("work_id", "commonness_novelty")
     both = ssd.compute_atypicality(works, citations).join(common, on="work_id").drop_nulls().collect()
-    figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="tight")
+    plt.rcParams.update(ssd.plots.STYLE)
+    figure, axes = plt.subplots(figsize=(7.1, 3.2), layout="constrained")
     axes.hexbin(
         both["z_p10"], both["commonness_novelty"], gridsize=50, extent=(-6, 12, -4, 4), bins="log", cmap="Greys"
     )
@@ -120,13 +121,8 @@ def main() -> None:
 
     years = works.select("work_id", "publication_year")
     wang = ssd.compute_wang_novelty(works, citations).join(years, on="work_id").drop_nulls()
-    share = wang.group_by("publication_year").agg((pl.col("n_new_pairs") > 0).mean().alias("share"))
-    by_year = share.sort("publication_year").collect()
-    figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="tight")
-    axes.plot(by_year["publication_year"], 100 * by_year["share"], color="#0072b2")
-    axes.set_ylim(0)
-    axes.set_xlabel("publication year")
-    axes.set_ylabel("works with a new pair, %")
+    wang = wang.with_columns(with_a_new_pair=pl.col("n_new_pairs") > 0)
+    figure = ssd.plots.plot_by(wang, "publication_year", "with_a_new_pair", stat="share", title="")
     save(figure, "wang", dpi=110)
 
     draw_release(ssd.ExampleConfig(), "disruption")

@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sciscidata as ssd
 from benchmarks import all as every_benchmark
+from benchmarks.explain import RESULTS as KEPT
+from benchmarks.explain import compare
 from benchmarks.graphs import N_WORKS, generate
 from benchmarks.label_confidence import read_papers
 from benchmarks.measure import table
@@ -124,3 +128,15 @@ def test_the_main_specification_of_both_findings_is_the_one_that_was_kept(shared
     }
     for name, multiverse in found.items():
         assert summarise(multiverse)["main"] == kept[name]["main"]
+
+
+@pytest.mark.parametrize("name", ["example", "XS"])
+def test_explain_counts_as_all_works_and_as_joins_and_the_kept_result_says_so(name):
+    row = compare(name, 20)
+    kept = {one["graph"]: one for one in json.loads(KEPT.read_text())}
+    assert row is not None
+    for one in (row, kept[name]):
+        assert (one["other than all works"], one["other than joins"]) == (0, 0)
+        assert one["citations"] == row["citations"]
+    assert len(kept) == 5
+    assert sum(one["works"] for one in kept.values()) >= 1_000

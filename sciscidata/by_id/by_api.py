@@ -6,6 +6,7 @@ Every answer is stored before it is used, so a run that was stopped goes on with
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import polars as pl
 from sciscidata.by_id.on_disk import FACTS, Rules, ScoredIds, mark_open, with_novelty
 from sciscidata.disruption.label_prior import SHIPPED
 from sciscidata.errors import ConfigError
+from sciscidata.explanation.by_api import ask_lists, plan_lists
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.request import CREDIT_USD
@@ -26,7 +28,9 @@ from sciscidata.sources.openalex.citer_counts import (
     ANY_OF,
     MOST_REFERENCES,
     REFERENCE_WORKS,
+    FocalCiters,
     ReferenceRecords,
+    Years,
     ask_citers,
     ask_reference_citers,
     converse,
@@ -92,9 +96,10 @@ def _count(
 ) -> Iterator[dict[str, int | None]]:
     """Ask who cites some works and their references, and yield the counts of each; note the works that have none."""
     some = [work for work in wave if work.publication_year is not None]
-    too_long = {work.work_id for work in some if len(own_references(work)) > MOST_REFERENCES}
-    unscored |= dict.fromkeys(too_long, "too many references")
-    some = [work for work in some if work.work_id not in too_long]
+    for work in some:
+        if _is_long(work):
+            yield from _count_long(client, work, rules, unscored)
+    some = [work for work in some if not _is_long(work)]
     references = {work.work_id: own_references(work) for work in some}
     citers = converse(
         client, [ask_citers(work.work_id, references[work.work_id], work.cited_by_count) for work in some]
@@ -112,22 +117,58 @@ def _count(
             unscored[work.work_id] = "counts contradict"
 
 
+def _is_long(work: Work) -> bool:
+    """Whether a work has more references than a request can name together."""
+    return len(own_references(work)) > MOST_REFERENCES
+
+
+def _count_long(
+    client: OpenAlexClient, work: Work, rules: Rules, unscored: dict[int, str]
+) -> Iterator[dict[str, int | None]]:
+    """Count who cites a work of many references from lists of all that cite it or one of them."""
+    try:
+        around = ask_lists(client, plan_lists(client, work), lambda _: None)
+    except ConfigError:  # more works in a year than the API lists
+        unscored[work.work_id] = "too many references"
+        return
+    years = dict(around.facts.select("work_id", "publication_year").drop_nulls().rows())
+    of_work = around.links["cited_id"] == work.work_id
+    citing, of_references = ({*around.links.filter(rows)["citing_id"]} for rows in (of_work, ~of_work))
+
+    def count(works: set[int]) -> Years:
+        return Counter(years[one] for one in works if one in years)
+
+    focal = FocalCiters(count(citing), count(citing & of_references), None)
+    yield count_row(work, focal, count(of_references), rules.cd)
+
+
+def _plan_long(client: OpenAlexClient, work: Work) -> int:
+    """Return about how many calls a work of many references takes."""
+    try:
+        return plan_lists(client, work).n_calls
+    except ConfigError:
+        return 0
+
+
 def describe_cost(listed: ListedIds, cache_dir: Path, api: ApiConfig) -> list[str]:
     """Say what the calls for a list cost. A call for each hundred ids says how many citers each work has."""
     with ResponseStore(cache_dir / "openalex") as store, OpenAlexClient(api, store) as client:
         asked = ask_works(client, listed, _SELECT)
         ask_last_year(client)
+        long = [_plan_long(client, work) for work in asked.works if _is_long(work)]
         look = client.n_calls, client.cost_usd
         left = client.remaining_usd
     shapes = [(len(own_references(work)), work.cited_by_count or 0) for work in asked.works]
     calls = sum(sum(count_calls(*shape)) for shape in shapes if shape[0] <= MOST_REFERENCES)
+    calls += sum(long)
     n_waves = -(-len(asked.works) // _WAVE)
-    references = {cited for work in asked.works for cited in own_references(work)}
+    references = {cited for work in asked.works if not _is_long(work) for cited in own_references(work)}
     calls += len(references) // ANY_OF + n_waves
     cost = calls * CREDIT_USD
     seconds = calls / api.rate
     return [
-        f"would ask: OpenAlex, for {counted(len(asked.works), 'work')} with {len(references):,} references",
+        f"would ask: OpenAlex, for {counted(len(asked.works), 'work')} with {len(references):,} references"
+        + (f", and of {counted(len(long), 'work')} with over {MOST_REFERENCES} all that cites them" if long else ""),
         f"calls: about {calls:,}, at {api.rate:g} a second {seconds:,.0f} seconds or more; stored answers cost nothing",
         f"cost: about ${cost:.4f}; {describe_days(cost, has_key=api.api_key is not None)}"
         + ("" if left is None else f"; ${left:.2f} of today's budget are left"),

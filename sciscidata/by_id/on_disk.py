@@ -66,12 +66,18 @@ class Rules(NamedTuple):
 
 
 def score_frames(
-    works: pl.LazyFrame, citations: pl.LazyFrame, listed: ListedIds, rules: Rules, cache_dir: Path
+    works: pl.LazyFrame,
+    citations: pl.LazyFrame,
+    listed: ListedIds,
+    rules: Rules,
+    cache_dir: Path,
+    merges: Mapping[int, int] = MappingProxyType({}),
 ) -> ScoredIds:
-    """Score the listed works of a corpus. Its own prior takes the scores of all works."""
+    """Score the listed works of a corpus, and those into which they were merged. Its own prior takes all scores."""
     schema = works.collect_schema()
+    is_target = pl.col("work_id").is_in(pl.Series([*merges.values()], dtype=pl.Int64).implode())
     columns = [*FACTS, *(name for name in (ORIGINAL_ID,) if name in schema)]
-    facts = works.filter(listed.holds()).select(columns).collect(engine="streaming").sort("work_id")
+    facts = works.filter(listed.holds() | is_target).select(columns).collect(engine="streaming").sort("work_id")
     citations = citations.select([*CITATIONS]).drop_nulls()
     wanted = facts["work_id"]
     of_own = citations.filter(pl.col("citing_id").is_in(wanted.implode())).collect(engine="streaming")
@@ -96,7 +102,9 @@ def score_frames(
     n_references = count_references(of_own).collect()
     found = facts.join(scores, on="work_id", how="left").join(n_references, on="work_id", how="left")
     found = found.with_columns(pl.col("n_references").fill_null(0))
-    return ScoredIds(found, prior, _find_gone(citations, listed, wanted))
+    there = {*wanted}
+    merged = {old: now for old, now in merges.items() if now in there and old not in there}
+    return ScoredIds(found, prior, _find_gone(citations, listed, wanted), merged)
 
 
 def _score_near(

@@ -30,6 +30,8 @@ from sciscidata.schemas import ATYPICALITY, CD_SCORES, WORKS, Corpus
 from sciscidata.sources.id_files import Ids, read_ids
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.registry import SourceConfig, open_citations
+from sciscidata.sources.snapshot.merges import find_merges
+from sciscidata.sources.snapshot.source import SnapshotConfig
 from sciscidata.storage.user_cache import default_cache_dir
 from sciscidata.terminal.messages import counted
 
@@ -106,7 +108,8 @@ def score_ids(
         ``reason`` is "no id", "not a work" (the id of an author, for example), "merged" (scores are those of the work
         in ``openalex_id``), "merged or deleted" (cited, but no work of the source), "not found", "no year",
         "no references", "window open" or "uncited". With the last two, counts and index are there, and may change. By
-        the API also "too many references" (over 500) and "counts contradict".
+        the API also "too many references" (over 500, and over 10,000 works of a year cite them) and "counts
+        contradict".
 
     Raises:
         InputNotFoundError, EmptyInputError, SchemaMismatchError, CorruptRecordError: if there are no ids to read.
@@ -132,7 +135,15 @@ def score_ids(
         if isinstance(opened, CitationGraph):
             _check_graph(listed, rules)
             return _finish(listed, score_graph_ids(opened, listed, rules), rules, cut)
-        return _finish(listed, score_frames(opened.works, opened.citations, listed, rules, home), rules, cut)
+        merges = _find_merges(source, listed)
+        return _finish(listed, score_frames(opened.works, opened.citations, listed, rules, home, merges), rules, cut)
+
+
+def _find_merges(source: object, listed: ListedIds) -> dict[int, int]:
+    """Find into which works listed ones were merged, if the source says it."""
+    if not isinstance(source, SnapshotConfig):
+        return {}
+    return find_merges(source, listed.rows.filter(kind="OpenAlex")["work_id"].unique())
 
 
 def make_rules(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, cast
@@ -13,6 +13,7 @@ import polars as pl
 
 from sciscidata._support.quantiles import counted_quantiles
 from sciscidata.changes.causes import CAUSES, Settings, find_changes
+from sciscidata.changes.edits import MOST_CITATIONS, MOST_WORKS, Cited, name_edits
 from sciscidata.changes.sides import KINDS, Scoring, Side, find_kind, open_side, refuse_two_kinds
 from sciscidata.corpus.scores import is_done, write_scores
 from sciscidata.diagnostics.diagnose import find_successors
@@ -29,6 +30,7 @@ from sciscidata.schemas import CHANGES, COMPARED
 from sciscidata.stages import Conventions, Windows, find_measure
 from sciscidata.storage import refuse_input, refuse_unwritable
 from sciscidata.terminal.messages import counted, shorten
+from sciscidata.terminal.progress import progress_bar
 
 _ROWS_AT_ONCE: Final = 1 << 20  # of both sides together
 _SHARES: Final = (0.5, 0.9, 0.99, 1.0)
@@ -229,8 +231,8 @@ def compare(
     """Compare two releases, corpora, files of scores or frames: works, labels, and the counts that moved them.
 
     Args:
-        a: a release, a corpus, a file of CD indices, or a frame of ``compute_cd_index``. A frame may also have
-            publication_year and doi of its works, and labels.
+        a: a release, a corpus, a file of CD indices, a Parquet file of ``score --ids``, or a frame of
+            ``compute_cd_index``. A frame may also have publication_year and doi of its works, and labels.
         b: another one of the same kind. Or the same corpus, with two ``conventions`` or ``windows``.
         conventions: by which corpora are scored, one name for both, or one each: ``"default"``, or of
             ``CDConfig.compat``. Empty: the default.
@@ -280,7 +282,29 @@ def compare(
         open_side(side, kinds[0], name, Scoring(config, rule, cache_dir))
         for side, name, config in zip((a, b), names, configs, strict=True)
     )
-    return _compare(_in_memory(one), _in_memory(other), None if out is None else Path(out), overwrite=overwrite)
+    sides = _in_memory(one), _in_memory(other)
+    cited = _open_citations(*sides, configs)
+    return _compare(*sides, cited, None if out is None else Path(out), overwrite=overwrite)
+
+
+def _open_citations(a: Side, b: Side, configs: tuple[CDConfig, CDConfig]) -> Cited | None:
+    """Open the citations of both sides, by which edits can be told apart; None where something else moves labels."""
+    if a.graph is None or b.graph is None or a.thresholds is None or a.thresholds.cells or configs[0] != configs[1]:
+        return None
+    graphs = a.graph(), b.graph()
+    if max(graph.n_citations for graph in graphs) > MOST_CITATIONS:
+        return None
+    return Cited(graphs, replace(configs[0], family=False), a.thresholds)
+
+
+def _name_several(rows: pl.DataFrame, cited: Cited) -> pl.DataFrame:
+    """Name what moved labels, of works for which the counts say that several edits may have."""
+    works = rows.filter(cause="several")["work_id"].head(MOST_WORKS).to_list()
+    with progress_bar("look why labels moved", len(works), unit="works") as advance:
+        named = name_edits(works, cited)
+        advance(len(works))
+    both = rows.join(named.rename({"cause": "told"}), on="work_id", how="left", maintain_order="left")
+    return both.with_columns(pl.coalesce("told", "cause").alias("cause")).drop("told")
 
 
 def _read_configs(conventions: Conventions, windows: Windows, kind: str) -> tuple[CDConfig, CDConfig]:
@@ -332,7 +356,7 @@ def _in_memory(side: Side) -> Side:
     return side._replace(rows=rows.lazy())
 
 
-def _compare(a: Side, b: Side, out: Path | None, *, overwrite: bool) -> Comparison:
+def _compare(a: Side, b: Side, cited: Cited | None, out: Path | None, *, overwrite: bool) -> Comparison:
     settings = Settings(_cause_of_measure(a, b), _thresholds(a, b), a.known & b.known)
     own_ids = tuple({ORIGINAL_ID} & {*a.rows.collect_schema(), *b.rows.collect_schema()})
     nothing = pl.DataFrame(schema={"work_id": pl.Int64(), "successor_id": pl.Int64()})
@@ -342,7 +366,8 @@ def _compare(a: Side, b: Side, out: Path | None, *, overwrite: bool) -> Comparis
 
     def find(low: int | None, high: int | None) -> pl.DataFrame:
         left, right = (_whole(side, own_ids, low, high) for side in (a, b))
-        return find_changes(left, right, successors, settings, own_ids)
+        rows = find_changes(left, right, successors, settings, own_ids)
+        return rows if cited is None else _name_several(rows, cited)
 
     def batches() -> Generator[pl.DataFrame]:
         for low, high in pairwise(_cuts(a, b)):

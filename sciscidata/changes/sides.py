@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from sciscidata.corpus.folder import scan_corpus
+from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import hash_facts, verify_scores
 from sciscidata.disruption.config import CDConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.frames import AnyFrame
+from sciscidata.graph.graph import CitationGraph
 from sciscidata.judged import WINDOW_COMPLETE, is_cited, is_judged
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.own_label import stated_label
@@ -45,6 +47,7 @@ class Side(NamedTuple):
         measure: the convention of the CD index. None: it is not stated.
         data: what the numbers follow from, as a hash. "": it is not stated.
         thresholds: of its labels. None: they are no disruption labels.
+        graph: opens its citations. None: it has none.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Side(NamedTuple):
     measure: Mapping[str, Any] | None = None
     data: str = ""
     thresholds: LabelThresholds | None = None
+    graph: Callable[[], CitationGraph] | None = None
 
     @property
     def known(self) -> frozenset[str]:
@@ -159,6 +163,7 @@ def _open_corpus(folder: Path, name: str, scoring: Scoring) -> Side:
         rows=scores.rows.join(years, on="work_id", how="left"),
         dois=works.select("work_id", "doi"),
         stated=stated | scoring.config.stated(),
+        graph=partial(open_corpus_graph, folder, cache_dir=cache, time=scoring.config.time),
     )
 
 

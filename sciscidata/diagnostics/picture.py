@@ -12,9 +12,8 @@ import polars as pl
 from sciscidata.diagnostics.diagnose import DIAGNOSTICS
 from sciscidata.frames import AnyFrame
 from sciscidata.intervals import wilson_interval
-from sciscidata.plots import plain, save
-from sciscidata.plots.by_group import FEW, Panel, Reading, draw_panel
-from sciscidata.plots.figure import tick_numbers
+from sciscidata.plots.by_group import FEW, Panel, Reading, draw_panel, fit_name
+from sciscidata.plots.figure import drawing, tick_numbers
 from sciscidata.plots.measure import put_measured
 from sciscidata.schemas import require_columns
 
@@ -45,6 +44,9 @@ _MEANING: Final = {
     },
 }
 _FIELDS: Final = 12
+_HEIGHTS_MM: Final = (62.0, 62.0, 76.0, 76.0)
+_RATIOS: Final = (1.2, 1.0)
+_NAME_MM: Final = 30.0
 _SHOWN: Final = 0.99  # of the works lie in the years that are shown: mistaken years would leave a sliver for the others
 
 
@@ -72,26 +74,27 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
         >>> [axes.get_title() for axes in figure.axes][0]
         'Checks (orange: warning)'
     """
-    from matplotlib.figure import Figure
-
     rows = require_columns(checks, DIAGNOSTICS, frame_name="checks", stage="plot_diagnostics").collect()
     by_name = {row["name"]: row for row in rows.iter_rows(named=True)}
-    figure = Figure(figsize=(12, 8), layout="constrained")
-    panels = figure.subplots(2, 2, width_ratios=(1.15, 1))
-    _draw_checks(panels[0, 0], by_name)
     years = _central_years(by_name.get("complete_window", {}).get("by_year") or [])
-    _draw_windows(panels[0, 1], by_name.get("complete_window", {}), years)
-    _draw_groups(panels[1, 0], by_name, "year", years)
     fields = dict[str, int]()
     for name in _SERIES:
         for group in by_name.get(name, {}).get("by_field") or []:
             fields[group["field"]] = max(fields.get(group["field"], 0), group["of"])
-    _draw_groups(panels[1, 1], by_name, "field", sorted(fields, key=lambda name: (-fields[name], name))[:_FIELDS])
-    if title:
-        figure.suptitle(plain(title))
-    if path is not None:
-        save(figure, path)
-    return figure
+    chosen = sorted(fields, key=lambda name: (-fields[name], name))[:_FIELDS]
+    with drawing({"path": path}, heights_mm=_HEIGHTS_MM, ratios=_RATIOS, columns=2) as picture:
+        left, right, below, beside = picture.panels
+        _draw_checks(left, by_name)
+        _draw_windows(right, by_name.get("complete_window", {}), years)
+        _draw_groups(below, by_name, "year", years)
+        _draw_groups(beside, by_name, "field", chosen)
+        handles, labels = max(
+            (one.get_legend_handles_labels() for one in (below, beside)), key=lambda found: len(found[1])
+        )
+        if labels:
+            picture.figure.legend(handles, labels, loc="outside lower center")
+        picture.title = title
+    return picture.figure
 
 
 def _draw_checks(axes: Axes, by_name: dict[str, dict[str, Any]]) -> None:
@@ -102,16 +105,15 @@ def _draw_checks(axes: Axes, by_name: dict[str, dict[str, Any]]) -> None:
         for name, text in shown.items():
             row = by_name[name]
             bars = axes.barh(len(names), row["value"], color=_LEVELS[row["level"]])
-            axes.bar_label(bars, [f" {row['value']:.1%}  ({row['n']:,} of {row['of']:,})"], fontsize=7)
+            axes.bar_label(bars, [f" {row['value']:.1%} ({row['n']:,} of {row['of']:,})"], fontsize=6)
             names.append(text)
     ticks = axes.set_yticks(range(len(names)), names)
     for tick in ticks:
         tick.label1.set_fontweight("bold" if tick.label1.get_text().endswith(":") else "normal")
     axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    axes.set_xlim(0, 1.6)  # room for the numbers
-    axes.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
-    axes.tick_params(axis="y", labelsize=8)
-    axes.set_title("Checks (orange: warning)", fontsize=10)
+    axes.set_xlim(0, 2.2)  # room for the numbers
+    axes.set_xticks([0, 0.5, 1], ["0%", "50%", "100%"])
+    axes.set_title("Checks (orange: warning)")
 
 
 def _draw_windows(axes: Axes, row: dict[str, Any], years: range) -> None:
@@ -121,11 +123,14 @@ def _draw_windows(axes: Axes, row: dict[str, Any], years: range) -> None:
     axes.bar(at, [group["n"] for group in groups], width=0.9, color="#0072B2", label="complete window")
     if years:
         axes.set_xlim(years[0] - 1, years[-1] + 1)
-    tick_numbers(axes.xaxis)
+    tick_numbers(axes.xaxis, 5)
+    axes.set_xlabel("year of publication")
     axes.set_ylabel("works")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     if groups:
-        axes.legend(frameon=False, fontsize=8)
-    axes.set_title("Works by year of publication", fontsize=10)
+        axes.margins(y=0.4)  # room for the legend
+        axes.legend(loc="upper left")
+    axes.set_title("Works by year of publication")
 
 
 def _draw_groups(axes: Axes, by_name: dict[str, dict[str, Any]], x: str, chosen: Sequence[Any]) -> None:
@@ -139,14 +144,15 @@ def _draw_groups(axes: Axes, by_name: dict[str, dict[str, Any]], x: str, chosen:
             n, of = groups["n"].to_numpy(), groups["of"].to_numpy()
             ends = wilson_interval(n / of, of)
             lines.append(put_measured(groups.with_columns(n="of"), (x, "check"), of, n / of, *ends))
-    axes.set_title(f"By {x} (hollow: fewer than {FEW} works)" if lines else f"By {x}: works say none", fontsize=10)
+    axes.set_title(f"By {x} (hollow: fewer than {FEW} works)" if lines else f"By {x}: works say none")
     if lines:
         limits = axes.set_xlim if x == "field" else axes.set_ylim
         limits(-0.03, 1.03)
-        names = {name: plain(name) for name in chosen} if x == "field" else {}
-        draw_panel(axes, x, Panel("", "share", lines), Reading(by="check", names=names))
-        axes.set(xlabel="", ylabel="")
-        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.08), frameon=False, fontsize=8)
+        names = {name: fit_name(name, _NAME_MM) for name in chosen} if x == "field" else {}
+        reading = Reading(by="check", names=names, is_crowded=x == "year")
+        draw_panel(axes, x, Panel("", "share", lines), reading)
+        axes.set(xlabel="share" if names else "year of publication", ylabel="" if names else "share")
+        axes.legend().remove()
 
 
 def _central_years(groups: list[dict[str, Any]]) -> range:

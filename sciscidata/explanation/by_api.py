@@ -5,7 +5,7 @@ Lists of citers cost a call for each hundred. What they take is counted first, b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -32,62 +32,62 @@ _OF_CITERS: Final = "id,doi,title,publication_year,referenced_works"
 _MOST_LISTED: Final = 10_000  # works of one list that the API gives
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """A work, the lists of works that have a part in its index, and how long these are together."""
 
     work: Work
     lists: list[str]
     n_listed: int
-    last_year: int | None
+
+    @property
+    def n_calls(self) -> int:
+        """About how many calls the lists take."""
+        return self.n_listed // PER_PAGE + len(self.lists)
 
 
 def cut_from_api(work: object, cache_dir: Path, api: ApiConfig) -> Neighbourhood:
     """Ask for a work and what is around it. Every answer is stored, so asking again costs nothing."""
     with ResponseStore(cache_dir / "openalex") as store, OpenAlexClient(api, store) as client:
-        plan = _plan(client, work)
-        near = {plan.work.work_id: plan.work}
+        plan = plan_lists(client, _find(client, work))
+        last_year = ask_last_year(client)
         with progress_bar("ask who cites", plan.n_listed, unit="works") as advance:
             client.watch(lambda cost: advance(0, f"${cost:.4f}"))
-            for answer in client.fetch_all(plan.lists, check_answer, n_listed=_MOST_LISTED):
-                found = works_in([answer])
-                near |= {one.work_id: one for one in found if one.work_id not in near}
-                advance(len(found), f"${client.cost_usd:.4f}")
+            around = ask_lists(client, plan, lambda n: advance(n, f"${client.cost_usd:.4f}"))
             client.watch(None)
-    targets = {plan.work.work_id, *own_references(plan.work)}
-    links = [(one.work_id, cited) for one in near.values() for cited in targets.intersection(one.references)]
-    links += [(plan.work.work_id, cited) for cited in own_references(plan.work)]
-    citations = pl.DataFrame(links, CITATIONS, orient="row")
-    around = cut_from_frames(plan.work.work_id, works_frame(near.values()).lazy(), citations.lazy())
-    return around._replace(last_year=plan.last_year)
+    return around._replace(last_year=last_year)
 
 
 def describe_cost(work: object, cache_dir: Path, api: ApiConfig) -> list[str]:
     """Say what asking for a work costs. To know it, a call for each hundred references is made."""
     with ResponseStore(cache_dir / "openalex") as store, OpenAlexClient(api, store) as client:
-        plan = _plan(client, work)
+        plan = plan_lists(client, _find(client, work))
+        ask_last_year(client)
         looked, cost, left = client.n_calls, client.cost_usd, client.remaining_usd
-    calls = plan.n_listed // PER_PAGE + len(plan.lists)
-    price = calls * CREDIT_USD
+    price = plan.n_calls * CREDIT_USD
     n_references = len(own_references(plan.work))
     return [
         f"would ask: OpenAlex, for W{plan.work.work_id}: {counted(n_references, 'reference')}, and about "
         f"{counted(plan.n_listed, 'work')} that it cites, or that cite one of them",
-        f"calls: about {calls:,}, at {api.rate:g} a second {calls / api.rate:,.0f} seconds or more; stored answers "
-        "cost nothing",
+        f"calls: about {plan.n_calls:,}, at {api.rate:g} a second {plan.n_calls / api.rate:,.0f} seconds or more; "
+        "stored answers cost nothing",
         f"cost: about ${price:.4f}; {describe_days(price, has_key=api.api_key is not None)}"
         + ("" if left is None else f"; ${left:.2f} of today's budget are left"),
         f"this look took {counted(looked, 'call')}, ${cost:.4f}; the answers are kept",
     ]
 
 
-def _plan(client: OpenAlexClient, name: object) -> _Plan:
-    """Find the work, and split what cites it or a reference into lists that the API gives whole."""
+def _find(client: OpenAlexClient, name: object) -> Work:
+    """Ask for the work that a name means."""
     if isinstance(name, bool) or not (isinstance(name, str) or hasattr(name, "__index__")):
         raise ConfigError(f"work is {name!r}, needs an OpenAlex id or address, or a DOI: 'W2741809807', '10.1234/abc'.")
     works = ask_works(client, read_ids([name]), _SELECT).works
     if not works:
         raise WorkIdError(f"explain: OpenAlex has no work {name!r}. Name it by its OpenAlex id, or its DOI.")
-    work = works[0]
+    return works[0]
+
+
+def plan_lists(client: OpenAlexClient, work: Work) -> Plan:
+    """Count what cites a work or a reference of it, and split that into lists that the API gives whole."""
     references = own_references(work)
     chunks = [references[start : start + ANY_OF] for start in range(0, len(references), ANY_OF)]
     any_of = ["|".join(f"W{number}" for number in chunk) for chunk in chunks]
@@ -98,7 +98,21 @@ def _plan(client: OpenAlexClient, name: object) -> _Plan:
         groups = {str(one["key"]): int(one["count"]) for one in answer["group_by"]}
         lists += [_list(text + years, _OF_CITERS) for years in _split(groups)]
         n_listed += sum(groups.values())
-    return _Plan(work, lists, n_listed, ask_last_year(client))
+    return Plan(work, lists, n_listed)
+
+
+def ask_lists(client: OpenAlexClient, plan: Plan, advance: Callable[[int], None]) -> Neighbourhood:
+    """Ask for the lists, and cut out the work and what is around it; the last year of the data is not known."""
+    near = {plan.work.work_id: plan.work}
+    for answer in client.fetch_all(plan.lists, check_answer, n_listed=_MOST_LISTED):
+        found = works_in([answer])
+        near |= {one.work_id: one for one in found if one.work_id not in near}
+        advance(len(found))
+    targets = {plan.work.work_id, *own_references(plan.work)}
+    links = [(one.work_id, cited) for one in near.values() for cited in targets.intersection(one.references)]
+    citations = pl.DataFrame(links, CITATIONS, orient="row")
+    around = cut_from_frames(plan.work.work_id, works_frame(near.values()).lazy(), citations.lazy())
+    return around._replace(last_year=None)
 
 
 def _split(counts: dict[str, int]) -> Iterator[str]:

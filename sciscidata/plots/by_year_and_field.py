@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -31,7 +32,7 @@ from sciscidata.plots.figure import (
     tick_numbers,
     write_share,
 )
-from sciscidata.plots.measure import Stat, add_up, choose_value, estimate, read_values, refuse_nothing
+from sciscidata.plots.measure import MEASURED, Stat, add_up, choose_value, estimate, read_values, refuse_nothing
 from sciscidata.records.ids import warn_of_repeated_works
 from sciscidata.records.last_year_of_data import count_years, find_last_year
 from sciscidata.release.read import Release
@@ -142,6 +143,7 @@ def plot_by_field(
         The figure, with a panel for the label and one for the score.
 
     Raises:
+        ConfigError: an option is wrong, or ``by`` is called like a column that is made here.
         EmptyInputError: there is nothing to draw, such as a column of nulls.
         SchemaMismatchError: a column is missing or mistyped.
 
@@ -289,6 +291,8 @@ def _add_up(
     label, score = columns
     if not label and not score:
         raise ConfigError("there is nothing to show. Name a label, a score, or both.")
+    if re.fullmatch("((n|n_works|mean|squares)_)?(label|score)(_.*)?|n|" + "|".join(MEASURED), by):
+        raise ConfigError(f"{stage}: the picture has a column {by!r} of its own. Rename yours before.")
     needed = {by: EXAMPLE[YEAR if stage == "plot_by_year" else _FIELD]}
     labelled = require_columns(labelled, needed, frame_name="the frame", stage=stage)
     warn_of_repeated_works(labelled, stage, within=by)

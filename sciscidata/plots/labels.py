@@ -15,7 +15,14 @@ from sciscidata.intervals import wilson_interval
 from sciscidata.label_thresholds import LABELS_BY_INDEX
 from sciscidata.options.checks import require_config
 from sciscidata.own_label import OwnLabel
-from sciscidata.plots.by_group import Panel, Reading, draw_panel, name_hollow
+from sciscidata.plots.by_group import (
+    Panel,
+    Reading,
+    draw_panel,
+    legend_height,
+    name_hollow,
+    put_legend_outside,
+)
 from sciscidata.plots.figure import COLOURS, INK, Look, count_works, drawing, letter_panels, write_share
 from sciscidata.plots.measure import put_measured
 from sciscidata.schemas import require_columns
@@ -108,7 +115,7 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
     rows = put_measured(rows.with_columns(n="works"), ("age", "group"), works, share, *wilson_interval(share, works))
     ages: list[int] = rows["age"].unique().sort().to_list()
     is_hollow = False
-    with drawing(look, heights_mm=(60, 60)) as picture:
+    with drawing(look, heights_mm=(60, 60 + legend_height(look, len(ages)))) as picture:
         for axes, (kind, name) in zip(picture.panels, _PANELS.items(), strict=True):
             groups = ["all", *(group for group in GROUPS if group.endswith(kind) and group in rows["group"])]
             lines = [rows.filter(pl.col("group").is_in(groups), age=age) for age in ages]
@@ -118,6 +125,9 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
             is_hollow |= draw_panel(axes, "group", panel, Reading(by="age", names=names)).is_few
             axes.set_xlabel("works with the final label")
             axes.set_ylabel(name)
+        if look.get("ax") is None:
+            picture.panels[0].legend().remove()
+            put_legend_outside(picture, "years after\npublication")
         letter_panels(picture)
         said = " or ".join(filter(None, [", ".join(map(str, ages[:-1])), *map(str, ages[-1:])]))
         picture.title = (
@@ -154,7 +164,7 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
     rows = rows.join(whole, on="label", how="left", maintain_order="left")
     rows = rows.join(every, on=["missing", "share"], how="left", maintain_order="left")
     colours = {"all": INK, **{label: COLOURS[label] for label in LABELS_BY_INDEX}}
-    with drawing(look, heights_mm=(60, 60), share="y") as picture:
+    with drawing(look, heights_mm=(66, 66), share="y") as picture:
         for panel, column in zip(picture.panels, ("share_same", "label_share"), strict=True):
             for place, (label, colour) in enumerate(colours.items()):
                 of_all = label == "all" and column == "label_share"
@@ -181,7 +191,14 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
             panel.set_ylim(0, 1.04)
             panel.yaxis.set_major_formatter(write_share)
             panel.grid(axis="y", lw=0.3)
-            panel.legend(loc="best")
+            if look.get("ax") is not None:
+                panel.legend(loc="best")
+        if look.get("ax") is None:
+            (first, labels), (second, ceiling) = (panel.get_legend_handles_labels() for panel in picture.panels)
+            columns = 2 if picture.is_narrow else 5
+            picture.figure.legend(
+                [*first, *second], [*labels, *ceiling], loc="outside lower center", ncols=columns, columnspacing=1.5
+            )
         picture.panels[0].set_ylabel("works with the same label")
         picture.panels[1].set_ylabel("share of works")
         letter_panels(picture)

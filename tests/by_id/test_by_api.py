@@ -150,6 +150,38 @@ def test_the_dry_run_prices_what_the_run_costs(server, dois, tmp_path, capsys, m
     assert pl.read_csv("s.csv").height == 20
 
 
+def test_works_of_many_references_are_counted_from_lists(server, dois, tmp_path, monkeypatch):
+    monkeypatch.setattr("sciscidata.by_id.by_api.MOST_REFERENCES", 30)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENALEX_API_KEY", KEY)
+    (tmp_path / "dois.txt").write_text("\n".join(dois))
+    command = [
+        "score",
+        "--ids",
+        "dois.txt",
+        "--base-url",
+        server.base_url,
+        "--cache-dir",
+        "cache",
+        "--out",
+        "s.parquet",
+    ]
+    for convention in ("default", "crossdi"):
+        cd = CDConfig() if convention == "default" else CDConfig.compat(convention)
+        asked = score_ids(dois, OpenAlexConfig(), cd=cd, cache_dir=tmp_path / convention, api=api(server))
+        on_disk = score_ids(dois, ExampleConfig(), cd=cd, prior="shipped", cache_dir=tmp_path)
+        assert (on_disk["n_references"] > 30).sum() > 5
+        assert asked.select(SAME).equals(on_disk.select(SAME))
+    before = server.credits
+    assert main([*command, "--dry-run"]) == 0
+    looked = server.credits
+    assert main(command) == 0
+    assert server.credits > looked > before
+    monkeypatch.setattr("sciscidata.explanation.by_api._MOST_LISTED", 2)
+    some = score_ids(dois, OpenAlexConfig(), cache_dir=tmp_path / "few", api=api(server))
+    assert (some["reason"] == "too many references").sum() > 5
+
+
 @pytest.mark.slow
 def test_kills_and_faults_change_no_byte_and_pay_nothing_twice(server, dois, tmp_path):
     for name in ("clean", "chaos"):

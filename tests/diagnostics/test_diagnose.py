@@ -198,9 +198,12 @@ def test_the_picture_is_written_in_the_format_of_its_name(tmp_path, suffix):
     labels = [tick.get_text() for tick in checks.get_yticklabels()]
     assert labels.index("works in a citation") < labels.index("high is bad:") < labels.index("works without a year")
     assert set(rows.drop_nulls("value")["name"]) <= _MEANING["high is good"].keys() | _MEANING["high is bad"].keys()
-    legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in (years, fields)]
-    assert legends[0] == legends[1]
-    assert "works with a venue (high is good)" in legends[0]
+    (legend,) = figure.legends
+    listed = [text.get_text() for text in legend.get_texts()]
+    assert "works with a venue (high is good)" in listed
+    assert len(listed) == 3
+    assert fields.get_legend() is None
+    assert years.get_xlabel() == "year of publication"
 
 
 # ---------- In a build: the summary, the manifest and the log say the same.

@@ -16,7 +16,7 @@ def test_every_share_stands_above_its_group_with_its_age():
     found = []
     for panel, kind in zip(figure.axes, ("citers", "references"), strict=True):
         names = [text.get_text() for text in panel.get_yticklabels()]
-        colours = [line.get_color() for line in panel.get_legend().get_lines()]
+        colours = [line.get_color() for line in figure.axes[1].get_legend().get_lines()]
         for line in panel.lines:
             for share, y in zip(*line.get_data(), strict=True):
                 group = names[round(y)] if names[round(y)] == "all" else f"{names[round(y)]} {kind}"

@@ -13,6 +13,7 @@ from matplotlib.text import Text
 
 import sciscidata as ssd
 from sciscidata import plots
+from sciscidata.errors import ConfigError
 from sciscidata.indicators import compute_cd_trajectory, compute_null_cd_index
 from sciscidata.own_label import OwnLabel
 from sciscidata.plots.figure import fit
@@ -135,6 +136,12 @@ def test_long_names_in_any_script_stay_inside_beside_panels_above_them_and_in_le
     assert not texts_outside(legend)
 
 
+@pytest.mark.parametrize("name", ["label", "score", "n", "value", "n_label", "label_counts", "mean_score"])
+def test_a_column_that_is_called_like_one_of_the_picture_is_refused(labelled, name):
+    with pytest.raises(ConfigError, match=f"a column '{name}' of its own. Rename yours"):
+        plots.plot_by_field(labelled.with_columns(pl.col("primary_field").alias(name)), by=name)
+
+
 def test_text_is_broken_at_blanks_or_anywhere_and_cut_where_lines_are_few():
     lines = fit(WIDE, 60).split("\n")
     assert [word for line in lines for word in line.split()] == WIDE.split()
@@ -203,6 +210,15 @@ def test_rows_of_names_are_higher_where_each_has_several_estimates():
     one = plots.plot_by(rows, "field", population="all")
     many = plots.plot_by(rows, "field", by="decade", population="all")
     assert many.get_figheight() > 1.5 * one.get_figheight()
+
+
+def test_groups_that_are_labels_have_the_colours_of_labels(labelled):
+    rows = labelled.with_columns(pl.col("publication_year") // 10 * 10).drop_nulls("disruption_label")
+    figure = plots.plot_by(rows, "publication_year", "cited_by_count", by="disruption_label")
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    assert {name: one.get_color() for name, one in zip(names, handles, strict=True)} == {
+        name: plots.COLOURS[name] for name in ("consolidating", "disruptive", "neutral")
+    }
 
 
 def test_the_axis_of_values_has_three_ticks_at_least(labelled):

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from benchmarks.make_snapshot import export_index, export_record, json_lines, write_deleted, write_manifest, write_part
+from sciscidata.by_id.score_ids import score_ids
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
@@ -245,6 +246,16 @@ def test_merged_ids_of_the_old_layout_are_removed_too(tmp_path):
     merged.parent.mkdir(parents=True)
     merged.write_bytes(gzip.compress(b"merge_date,id,merge_into_id\n2022-08-03,W2,W1\n"))
     assert ids(read(tmp_path, tmp_path / "out", allow_missing_manifest=True)) == [1]
+    later = merged.with_name("2022-09-01.csv.gz")
+    later.write_bytes(gzip.compress(b"merge_date,id,merge_into_id\n,W9,W2\n,W8,W7\n,W6,W5\n,W5,W6\n"))
+    source = SnapshotConfig(folder=str(tmp_path), allow_missing_manifest=True)
+    found = score_ids(["W2", "W1", "W9", "W8", "W6"], source, prior="shipped", cache_dir=tmp_path)
+    assert found.select("openalex_id", "reason").rows()[:3] == [
+        ("W1", "merged"),
+        ("W1", "no references"),
+        ("W1", "merged"),
+    ]
+    assert found["openalex_id"].to_list()[3:] == [None, None]
 
 
 @given(

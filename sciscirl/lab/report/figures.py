@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 _DASHES: Final = ("-", "--", ":", "-.")
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+_LETTERS_OF_TWO: Final = 18  # of names that have room side by side
 _WIDTH: Final = 4.4  # inches; of a phone's screen, it leaves letters of about eleven pixels
 _LOOK: Final[dict[Any, Any]] = {
     "text.parse_math": False,  # names hold dollars
@@ -54,8 +55,9 @@ class Series:
 
 def plot_lines(lines: Mapping[str, Series], *, title: str, is_share: bool = True) -> bytes:
     """Plot values over steps, a line for each run, with intervals; ``is_share``: the axis is 0 to 1."""
+    columns = 2 if all(len(_short(name)) <= _LETTERS_OF_TWO for name in lines) else 1
     with _look():
-        figure, (axes,) = _canvas([2.5 + 0.19 * ((len(lines) + 1) // 2)])
+        figure, (axes,) = _canvas([2.5 + 0.19 * -(-len(lines) // columns)])
         for number, (name, line) in enumerate(lines.items()):
             axes.errorbar(
                 line.steps, line.values, _reach(line.values, line.lows, line.highs) if line.lows else None,
@@ -68,7 +70,7 @@ def plot_lines(lines: Mapping[str, Series], *, title: str, is_share: bool = True
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         axes.set(title="\n".join(textwrap.wrap(printable(title), 46)), xlabel="training step")
         if len(lines) > 1:
-            figure.legend(loc="outside lower center", ncols=2)
+            figure.legend(loc="outside lower center", ncols=columns)
         return _to_png(figure)
 
 

@@ -94,7 +94,8 @@ def test_the_first_line_says_whether_training_helped_by_how_much_and_against_wha
     assert f"against itself before training ({before['macro_f1']:.3f})" in first
     assert "against the best baseline, majority (0.167)" in first
     assert "the same 60 papers of test, task disruption. Of the gain over its start, " in first
-    assert first.endswith("One seed: this is about these weights, not about the way to train.")
+    assert "One seed: this is about these weights, not about the way to train." in first
+    assert first.endswith("Prompts showed what came after publication: cited_by_count.")
     assert joint.startswith("Training helped joint.")
     assert "baseline" not in joint
     assert worst.startswith(("Training hurt exp5", "Whether training helped exp5 is open"))
@@ -134,13 +135,14 @@ def test_an_evaluated_model_is_compared_with_the_untrained_one_that_was_asked_al
     for name, more in (("other", {"answers": "logprobs"}), ("zero_shot", {})):
         make_evaluation(tmp_path / name, answers(0.1), asked | more)
     weights = {"run": "rl", "step": 4}
-    make_evaluation(tmp_path / "rl_test", answers(0.8), asked | {"weights": weights, "hide": ["abstract"]})
+    hidden = {"hide": ["abstract"], "as_of": "publication"}
+    make_evaluation(tmp_path / "rl_test", answers(0.8), asked | {"weights": weights} | hidden)
     section = answer_of(*(tmp_path / name for name in ("other", "zero_shot", "rl_test")))
     (line,) = section.headline
     assert line.startswith("Training helped rl_test.")
     assert "against zero_shot (" in line
-    assert line.endswith("Prompts withheld: abstract.")
-    assert rows_of(section.tables[0])["rl_test"]["withheld"] == "abstract"
+    assert line.endswith("Prompts withheld: abstract, cited_by_count.")
+    assert rows_of(section.tables[0])["rl_test"]["withheld"] == "abstract, cited_by_count"
     assert (
         answer_of(tmp_path / "zero_shot")
         .headline[0]
@@ -586,6 +588,19 @@ def test_a_picture_shows_what_it_is_given(monkeypatch):
     assert [*mark.get_xdata()] == [scores.value]
     assert mark.get_markerfacecolor() != "white"
     assert any([*line.get_xdata()] == [-0.2] and line.get_markerfacecolor() == "white" for line in rest)
+
+
+@pytest.mark.parametrize(("name", "n_columns"), [("run", 2), ("a run with a long name of its own", 1)])
+def test_the_legend_of_a_picture_stays_inside(monkeypatch, name, n_columns):
+    drawn = []
+    monkeypatch.setattr(figures, "_to_png", lambda figure: drawn.append(figure) or b"")
+    plot_lines({f"{name} {number}": Series(steps=[0, 1], values=[0.1, 0.2]) for number in range(3)}, title="t")
+    (legend,) = drawn[0].legends
+    drawn[0].draw_without_rendering()
+    box = legend.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= drawn[0].bbox.x1
+    assert legend._ncols == n_columns
 
 
 def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, capsys, script_here):
