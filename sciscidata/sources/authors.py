@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -18,11 +18,11 @@ from sciscidata.remote.object_store import is_url
 from sciscidata.sources.example.source import AUTHORS_FILE, ExampleConfig
 from sciscidata.sources.exports.source import ExportsConfig, scan_author_names
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.parsed_files import ParsedFiles
+from sciscidata.sources.parsed_files import ParsedFiles, authors_to_damage
 from sciscidata.sources.record_files import find_files
 from sciscidata.sources.records import RecordsConfig
-from sciscidata.sources.snapshot.authors import read_authors
-from sciscidata.sources.snapshot.layout import Part, find_layout
+from sciscidata.sources.snapshot.layout import Layout, find_layout
+from sciscidata.sources.snapshot.newest_authors import ReadAuthors, find_author_readers
 from sciscidata.sources.snapshot.source import SnapshotConfig
 from sciscidata.sources.tables.authors import author_rows
 from sciscidata.sources.tables.source import TablesConfig, scan_table_authors
@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 _STAGE: Final = "scan_authors"
 _OPENALEX_KINDS: Final = ("openalex snapshot", "records", "example")  # of a corpus
-#: Reads columns of one file as ``read_authors`` does; the set has the works of files before.
-_ReadFile: TypeAlias = Callable[[set[int], list[str]], Iterator[tuple[pl.DataFrame, list[int]]]]
 #: Sources that say who wrote a work.
 WithAuthors: TypeAlias = ExampleConfig | RecordsConfig | SnapshotConfig | ExportsConfig | TablesConfig | CorpusConfig
 _NEEDS: Final = (
@@ -56,15 +54,18 @@ def scan_authors(
 
     Args:
         source: an ExampleConfig, RecordsConfig, ExportsConfig, a TablesConfig that names its column, or a
-            SnapshotConfig of a copy on this machine; the files are read at each collect. A CorpusConfig, whose corpus
-            was ingested with ``keep_authors``, is read fastest. Or a table: a frame of any library, read when called.
+            SnapshotConfig of a copy on this machine; the files are read at each collect. A snapshot has the works of
+            its corpus, but only ``ingest`` refuses damaged lines and leaves out implausible parts. A CorpusConfig,
+            whose corpus was ingested with ``keep_authors``, is read fastest. Or a table: a frame of any library, read
+            when called.
         id: column of a table with ids of works, as in ``from_tables``.
         authors: column of a table with ids of authors, or names: one a row, lists, or text with | or ; between.
         separator: what parts authors in that text, if anything else does.
 
     Returns:
         work_id (Int64, as in WORKS) and author_id (Int64; String of exports, and where a table has text), each pair
-        once. Of exports and tables that is all, unordered. Records of OpenAlex say more, in the order of their lists:
+        once. Of exports and tables that is all, unordered. Records of OpenAlex say more, in the order of their lists,
+        those of a snapshot from its newest part on:
         author_number (Int32, from 1), author_position (String: first, middle or last), is_corresponding (Boolean),
         author_name (String, as the work prints it; in records before 2024 OpenAlex's name of the author) and orcid
         (String, an address). Then three lists of one length, an entry for each institution: institution_ids (Int64,
@@ -79,6 +80,7 @@ def scan_authors(
             authors.
         InputNotFoundError: when called; an input is missing.
         SchemaMismatchError: when called; a table lacks a column.
+        CorruptRecordError: at collect; a part of a snapshot is damaged, unless its ``corrupt`` is ``"skip"``.
         EmptyInputError: at collect; no work has an author with an id.
 
     Example:
@@ -103,8 +105,10 @@ def scan_authors(
             return _scan_kept(source.folder)
         if isinstance(source, TablesConfig):
             return scan_table_authors(source)
-        parts = _find_parts(source)
-        return _scan_once_each(lambda: [partial(read_authors, part) for part in parts])
+        if isinstance(source, SnapshotConfig):
+            return _scan_once_each(find_author_readers(source, _find_layout(source)))
+        files = find_files(source.inputs, "RecordsConfig.inputs", in_folders=True)
+        return _scan_once_each(lambda: _of_files(files))
     kind = type(source).__name__
     if kind.endswith("Config") or kind in ("Corpus", "str", "PosixPath"):
         raise ConfigError(f"{_STAGE}: {kind} says of no work who wrote it; {_STAGE} {_NEEDS}")
@@ -135,19 +139,20 @@ def _authors_of_table(table: AnyFrame, id: str, authors: str, separator: str | N
     return author_rows(lazy.select(work_id=id, author_id=authors).collect(engine="streaming"), separator)
 
 
-def _find_parts(source: RecordsConfig | SnapshotConfig) -> list[Part]:
-    """List the files of a source, as parts of a snapshot."""
-    if isinstance(source, RecordsConfig):
-        files = find_files(source.inputs, "RecordsConfig.inputs", in_folders=True)
-        return [Part(file.name, str(file), "jsonl") for file in files]
+def _find_layout(source: SnapshotConfig) -> Layout:
     if is_url(source.folder):
         raise ConfigError(
             f"{_STAGE}: SnapshotConfig.folder is {source.folder}, needs a copy on this machine. Copy its works; "
             "or ingest it with keep_authors=True, and scan the corpus: scan_authors(CorpusConfig(folder=...))."
         )
     place = Path(expand_home(source.folder))
-    layout = find_layout(place, source.edition, allow_missing_manifest=source.allow_missing_manifest)
-    return layout.parts
+    return find_layout(place, source.edition, allow_missing_manifest=source.allow_missing_manifest)
+
+
+def _of_files(files: Sequence[Path]) -> list[ReadAuthors]:
+    """List what reads files of records; of a work that is there twice, the first counts, as in WORKS."""
+    seen: set[int] = set()
+    return [partial(authors_to_damage, file, seen) for file in files]
 
 
 def scan_kept_authors(source: WithAuthors, cache_dir: Path) -> pl.LazyFrame:
@@ -156,23 +161,22 @@ def scan_kept_authors(source: WithAuthors, cache_dir: Path) -> pl.LazyFrame:
         return scan_authors(source)
     files = find_files(source.inputs, "RecordsConfig.inputs", in_folders=True)
 
-    def readers() -> list[_ReadFile]:
-        parsed = ParsedFiles(cache_dir / "record-files", files)
-        return [partial(parsed.read_authors, place) for place in range(len(files))]
+    def readers() -> list[ReadAuthors]:
+        parsed, seen = ParsedFiles(cache_dir / "record-files", files), set[int]()
+        return [partial(parsed.read_authors, place, seen) for place in range(len(files))]
 
     return _scan_once_each(readers)
 
 
-def _scan_once_each(readers: Callable[[], list[_ReadFile]]) -> pl.LazyFrame:
+def _scan_once_each(readers: Callable[[], list[ReadAuthors]]) -> pl.LazyFrame:
     return scan_batches(lambda columns: _read_once_each(readers(), columns), AUTHORS, "authors of OpenAlex")
 
 
-def _read_once_each(files: list[_ReadFile], columns: list[str]) -> Iterator[pl.DataFrame]:
-    """Read the authors of all files; of a work that is there twice in JSON, the first counts, as in WORKS."""
-    seen: set[int] = set()
+def _read_once_each(files: list[ReadAuthors], columns: list[str]) -> Iterator[pl.DataFrame]:
+    """Read the authors of all files, and log what they lack."""
     n_rows = n_without = n_cut = 0
     for read in files:
-        for rows, cut in read(seen, columns):
+        for rows, cut in read(columns):
             n_without += rows["author_id"].null_count()
             n_cut += len(cut)
             n_rows += rows.height

@@ -63,6 +63,12 @@ def up_to_damage(file: Path, advance: Callable[[float], None] | None, so_far: Re
         yield Batch(NO_ROWS, [(so_far.n_lines + 1, damage)])
 
 
+def authors_to_damage(file: Path, seen: set[int], columns: Collection[str]) -> Iterator[tuple[pl.DataFrame, list[int]]]:
+    """Read the authors of a file up to where it is damaged, which was reported when works were read."""
+    with suppress(CorruptRecordError):
+        yield from read_authors(Part(file.name, str(file), "jsonl"), seen, columns)
+
+
 @dataclass(slots=True)
 class ParsedFiles:
     """The parsed content of some files.
@@ -147,7 +153,7 @@ class ParsedFiles:
         """Write AUTHORS of a file as if it were the only one, and all its works: some have no author."""
         works, all_cut = set[int](), set[int]()
         with pq.ParquetWriter(folder / _ROWS, _to_arrow(AUTHORS.to_frame()).schema, **CHECKED) as writer:
-            for rows, cut in read_authors(Part(file.name, str(file), "jsonl"), works, AUTHORS):
+            for rows, cut in authors_to_damage(file, works, AUTHORS):
                 all_cut.update(cut)
                 if rows.height:
                     writer.write_table(_to_arrow(rows))

@@ -325,3 +325,29 @@ def test_a_graph_of_the_corpus_as_it_was_is_named(tmp_path, caplog):
     assert "a graph of the corpus as it was" not in caplog.text
     ingest(SyntheticConfig(n_works=70), **places)
     assert f"{graph} is a graph of the corpus as it was" in caplog.text
+
+
+@pytest.mark.parametrize("was_killed", [False, True])
+def test_authors_that_are_left_out_leave_nothing_behind(tmp_path, was_killed):
+    release, out = Release(tmp_path / "s", "jsonl", 1), tmp_path / "corpus"
+    read(release.write(), out, authors=True)
+    if was_killed:
+        (out / "corpus.json").unlink()
+    read(release.folder, out)
+    read(release.folder, tmp_path / "fresh")
+    assert differences(out, tmp_path / "fresh") == []
+
+
+def test_authors_of_a_killed_update_are_left_out_of_the_next_one(tmp_path):
+    release, out = Release(tmp_path / "s", "jsonl", 1), tmp_path / "corpus"
+    read(release.write(), out)
+    for part in release.parts:
+        release.parts[part] = [work(release.chance, number) for number in range(1, 15)]
+    script = KILLED.replace("n_workers=1), sys.argv[2])", "n_workers=1), sys.argv[2], authors=True)")
+    words = [str(release.write()), str(out), "parts", "_move", "16"]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    assert subprocess.run([sys.executable, "-c", script, *words], env=environment, check=False).returncode < 0
+    assert [*out.glob(".next/authors/part-*")]
+    read(release.folder, out)
+    read(release.folder, tmp_path / "fresh")
+    assert differences(out, tmp_path / "fresh") == []

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError
@@ -44,16 +45,21 @@ _PATHS: Final[dict[str, tuple[str, ...]]] = {
         (*(f"authorships.institutions.{name}" for name in ("id", "ror", "country_code")), "authorships.countries"),
     ),
 }
+_XPAC: Final = "is_xpac"
 _LISTS: Final = {"institution_ids": "id", "rors": "ror", "country_codes": "country_code"}
 
 
-def read_authors(part: Part, seen: set[int], columns: Collection[str]) -> Iterator[tuple[pl.DataFrame, list[int]]]:
+def read_authors(
+    part: Part, seen: set[int], columns: Collection[str], *, include_xpac: bool = True
+) -> Iterator[tuple[pl.DataFrame, list[int]]]:
     """Read columns of AUTHORS, and list works with their first 100 authors only.
 
-    Of a work that JSON has twice, the first counts; ``seen`` has the works of files before, and takes these.
+    Of a work that is there twice, the first counts; ``seen`` has the works of files before, and takes these. After all
+    that can be read of a damaged file, a CorruptRecordError says so.
     """
     columns = [name for name in AUTHORS if name in {"work_id", "author_id", *columns}]
-    return _read_parquet(part, columns) if part.edition == "parquet" else _read_json(part, seen, columns)
+    read = _read_parquet if part.edition == "parquet" else _read_json
+    return read(part, seen, columns, include_xpac)
 
 
 class _Author(msgspec.Struct, frozen=True):
@@ -71,6 +77,7 @@ class _Record(msgspec.Struct, frozen=True):
     ids: dict[str, Any] | None = None
     authorships: Sequence[_Authorship] | None = None
     is_authors_truncated: Any = None
+    is_xpac: Any = None
     results: msgspec.Raw = msgspec.Raw()
 
 
@@ -96,13 +103,16 @@ _IDS_ONLY: Final = msgspec.json.Decoder(_Record)  # half the time
 _WHOLE: Final = msgspec.json.Decoder(_WholeRecord)
 
 
-def _read_json(part: Part, seen: set[int], columns: list[str]) -> Iterator[tuple[pl.DataFrame, list[int]]]:
+def _read_json(
+    part: Part, seen: set[int], columns: list[str], include_xpac: bool
+) -> Iterator[tuple[pl.DataFrame, list[int]]]:
     """Read the authors of a file of JSON. What is no work was reported when works were read."""
     is_whole = not {"work_id", "author_id", "author_number"}.issuperset(columns)
     works: list[int] = []
     authors: list[dict[str, Any]] = []
     numbers: list[int] = []
     cut: list[int] = []
+    damage: CorruptRecordError | None = None
 
     def taken() -> tuple[pl.DataFrame, list[int]]:
         rows = pl.DataFrame(
@@ -111,11 +121,11 @@ def _read_json(part: Part, seen: set[int], columns: list[str]) -> Iterator[tuple
         )
         return _name(rows, columns), cut
 
-    with suppress(CorruptRecordError):
+    try:
         for _, piece in read_values(Path(part.path)):
             for record in _records_of(piece, _WHOLE if is_whole else _IDS_ONLY):
                 work = openalex_number(record.id, "W") or openalex_number((record.ids or {}).get("openalex"), "W")
-                if work is None or work in seen:
+                if work is None or work in seen or (record.is_xpac is True and not include_xpac):
                     continue
                 seen.add(work)
                 if record.is_authors_truncated is True:
@@ -127,7 +137,11 @@ def _read_json(part: Part, seen: set[int], columns: list[str]) -> Iterator[tuple
             if len(works) >= 16 * BATCH_WORKS:
                 yield taken()
                 works, authors, numbers, cut = [], [], [], []
+    except CorruptRecordError as error:
+        damage = error
     yield taken()
+    if damage is not None:
+        raise damage
 
 
 def _plain(one: _Authorship) -> dict[str, Any]:
@@ -168,25 +182,39 @@ def _records_of(piece: bytes, decoder: msgspec.json.Decoder[Any]) -> Iterable[_R
     return []
 
 
-def _read_parquet(part: Part, columns: list[str]) -> Iterator[tuple[pl.DataFrame, list[int]]]:
-    wanted = {path for name in columns for path in _PATHS.get(name, ())}
-    with pq.ParquetFile(part.path) as file:
-        schema = file.schema
-        paths = [schema.column(place).path for place in range(len(schema))]
-        plain = {path: ".".join(level for level in path.split(".") if level not in _LEVELS) for path in paths}
-        if not {*_PATHS["work_id"]} <= {*plain.values()}:
-            return
-        for batch in file.iter_batches(BATCH_WORKS, columns=[path for path, name in plain.items() if name in wanted]):
-            records = pl.DataFrame(batch)
-            rows = records.select(
-                work_id=pl.Series(openalex_numbers(records["id"], "W")),
-                author_number=pl.int_ranges(1, pl.col("authorships").list.len() + 1, dtype=pl.Int32()),
-                authorship=pl.col("authorships"),
-            )
-            rows = rows.filter(pl.col("work_id") >= 0, pl.col("author_number").list.len() > 0)
-            rows = rows.explode("author_number", "authorship").drop_nulls("authorship")
-            # Without any author, a column has no type; of older parts it lacks fields.
-            yield _name(rows.with_columns(pl.col("authorship").cast(_AUTHORSHIP)), columns), []
+def _read_parquet(
+    part: Part, seen: set[int], columns: list[str], include_xpac: bool
+) -> Iterator[tuple[pl.DataFrame, list[int]]]:
+    wanted = {path for name in columns for path in _PATHS.get(name, ())} | (set() if include_xpac else {_XPAC})
+    try:
+        with pq.ParquetFile(part.path, page_checksum_verification=True) as file:
+            schema = file.schema
+            paths = [schema.column(place).path for place in range(len(schema))]
+            plain = {path: ".".join(level for level in path.split(".") if level not in _LEVELS) for path in paths}
+            if not {*_PATHS["work_id"]} <= {*plain.values()}:
+                return
+            needed = [path for path, name in plain.items() if name in wanted]
+            for batch in file.iter_batches(BATCH_WORKS, columns=needed):
+                records = pl.DataFrame(batch).with_columns(work_id=pl.Series(openalex_numbers(batch["id"], "W")))
+                records = records.filter(pl.col("work_id") >= 0)
+                if _XPAC in records.columns:
+                    records = records.filter(~pl.col(_XPAC).fill_null(value=False))
+                is_new = [not (work in seen or seen.add(work)) for work in records["work_id"]]  # a set's add is None
+                yield _name(_authorships(records.filter(is_new)), columns), []
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptRecordError(f"the Parquet file is damaged ({str(error).splitlines()[0]})") from error
+
+
+def _authorships(records: pl.DataFrame) -> pl.DataFrame:
+    rows = records.select(
+        "work_id",
+        author_number=pl.int_ranges(1, pl.col("authorships").list.len() + 1, dtype=pl.Int32()),
+        authorship=pl.col("authorships"),
+    )
+    rows = rows.filter(pl.col("author_number").list.len() > 0)
+    rows = rows.explode("author_number", "authorship").drop_nulls("authorship")
+    # Without any author, a column has no type; of older parts it lacks fields.
+    return rows.with_columns(pl.col("authorship").cast(_AUTHORSHIP))
 
 
 def _name(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Collection, Generator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,7 +103,13 @@ class Receipt(msgspec.Struct):
 
     def of(self, tables: Collection[str]) -> Receipt:
         """Leave out other tables, which an earlier run was asked for."""
-        return msgspec.structs.replace(self, tables={name: one for name, one in self.tables.items() if name in tables})
+        counts = (
+            self.counts
+            if WRITTEN_BY in tables
+            else {name: n for name, n in self.counts.items() if name not in (WRITTEN_BY, AUTHOR_IDS)}
+        )
+        tables = {name: one for name, one in self.tables.items() if name in tables}
+        return msgspec.structs.replace(self, counts=counts, tables=tables)
 
 
 def write_part(job: Job, advance: Advance | None = None) -> Receipt:
@@ -145,15 +151,16 @@ class Known(NamedTuple):
     """A part that an earlier run has read.
 
     Attributes:
-        receipt: of the part.
+        receipt: of the part as it is now, with the tables that are asked for.
         folder: where its files lie.
-        is_other_time: the part has another time now, and the same content.
-        is_compared: its SHA-256 says so; that of a store is known by its ETag.
+        is_other: the receipt there has another time of the part, or more tables.
+        is_compared: the part has another time, and SHA-256 says that it is the same; that of a store is known by its
+            ETag.
     """
 
     receipt: Receipt
     folder: Path
-    is_other_time: bool
+    is_other: bool
     is_compared: bool
 
 
@@ -184,15 +191,15 @@ def find_receipt(job: Job, folder: Path) -> Known | None:
         return None
     if is_other_time and stored is not None and not stored.version:
         return None
-    return Known(receipt, folder, is_other_time, is_compared)
+    now = msgspec.structs.replace(receipt.of(job.tables), modified_ns=modified_ns)
+    return Known(now, folder, now != receipt, is_compared)
 
 
 def restate(job: Job, receipt: Receipt) -> None:
-    """Write the receipt of a part that has another time now, and the same content."""
-    restated = msgspec.structs.replace(receipt, modified_ns=_state(job.part)[1])
+    """Write the receipt of a part whose files stay."""
     path = _receipt_path(Path(job.out), job.part.stem)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_sealed(restated))
+    path.write_bytes(_sealed(receipt))
 
 
 def _sealed(receipt: Receipt) -> bytes:
@@ -206,9 +213,15 @@ def remove_part(out: Path, stem: str) -> None:
         (out / name / f"{stem}.parquet").unlink(missing_ok=True)
 
 
-def remove_leftovers(out: Path, stems: set[str]) -> list[str]:
-    """Remove unfinished files of killed runs, and the files of parts outside ``stems``; return those stems."""
+def remove_leftovers(out: Path, stems: set[str], tables: Collection[str]) -> list[str]:
+    """Remove unfinished files of killed runs, other tables, and parts outside ``stems``; return those stems."""
     remove_folder(out / UNFINISHED)
+    for name in FOLDERS:
+        if name not in tables:
+            for path in own_files(out, name):
+                path.unlink()
+            with suppress(OSError):  # none, or not empty
+                (out / name).rmdir()
     found = {path.stem for name in (RECEIPTS, *FOLDERS) for path in own_files(out, name)}
     for stem in found - stems:
         remove_part(out, stem)
@@ -254,7 +267,7 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
         if job.authors:
             receipt.counts |= {WRITTEN_BY: 0, AUTHOR_IDS: 0}
             kept = pl.Series([*seen], dtype=pl.Int64).implode()
-            for rows, _ in read_authors(job.part, set(), AUTHORS):
+            for rows, _ in read_authors(job.part, set(), AUTHORS, include_xpac=job.include_xpac):
                 known = rows.filter(pl.col("work_id").is_in(kept))
                 receipt.counts[WRITTEN_BY] += known.height
                 receipt.counts[AUTHOR_IDS] += known.height - known["author_id"].null_count()

@@ -151,7 +151,7 @@ def ingest_snapshot(
     require_config(config, SnapshotConfig, "folder='openalex'")
     out = Path(out)
     layout = _find(config)
-    _report_problems(layout, config)
+    report_problems(layout, config)
     refuse_foreign(out)
     strict, reach = config.corrupt == "fail", _reach(config)
     jobs = [Job(part, str(out), config.include_xpac, strict, reach, authors) for part in layout.parts]
@@ -175,14 +175,14 @@ def ingest_snapshot(
         _check_disk(todo, out, n_workers)
         if advance is not None:
             advance(sum(one.receipt.bytes for one in known.values()))
-        gone = remove_leftovers(place, {part.stem for part in layout.parts})
+        tables = TABLES.keys() | ({WRITTEN_BY} if authors else set())
+        gone = remove_leftovers(place, {part.stem for part in layout.parts}, tables)
         lists = {name_download(file) for file in layout.deleted if isinstance(file, StoredObject)}
         tidy_downloads(place, lists | {name_download(job.part.stored) for job in todo if job.part.stored})
         for job in jobs:
-            if (one := known.get(job.part.name)) and one.is_other_time:
+            if (one := known.get(job.part.name)) and one.is_other:
                 restate(job, one.receipt)
-        tables = TABLES.keys() | ({WRITTEN_BY} if authors else set())
-        parts = {name: (one.folder, one.receipt.of(tables)) for name, one in known.items()}
+        parts = {name: (one.folder, one.receipt) for name, one in known.items()}
         problems = dict(layout.problems)
         with closing(run_jobs(todo, n_workers, advance, engine)) as results:
             for job, result in results:
@@ -239,7 +239,8 @@ def _reach(config: SnapshotConfig) -> Reach:
     return Reach(dict(config.store_options or {}))
 
 
-def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
+def report_problems(layout: Layout, config: SnapshotConfig) -> None:
+    """Log which parts are not read; raise for missing ones unless they may be skipped."""
     if layout.unlisted:
         left_over = "%s not in the manifest and not read, of an older copy; the first: %s"
         _LOG.warning(left_over, counted(len(layout.unlisted), "part is", "parts are"), layout.unlisted[0])
