@@ -2,7 +2,7 @@
 
 They lie in ``record-files`` of the cache folder: about half as many bytes as the compressed records. Authors, which
 have a folder of their own, are another 5%. What belongs to a file that has changed or is gone is removed by the next
-ingest.
+ingest that finds no other one at work.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from sciscidata.sources.snapshot.layout import Part
 from sciscidata.storage import cached_folder, hash_file, is_sealed_text, is_whole_folder, real_path, seal_json
 from sciscidata.storage.atomic import atomic_file
 from sciscidata.storage.parquet import CHECKED, read_parquet, write_parquet
-from sciscidata.storage.paths import list_visible, remove_folder
 from sciscidata.storage.small_files import read_whole
+from sciscidata.storage.use import Use
 
 _LOG = logging.getLogger(__name__)
 #: Raised by one whenever the same rows are kept in another form.
@@ -85,8 +85,10 @@ class ParsedFiles:
     _compared: int = field(init=False, default=0)
     _index: dict[str, dict[str, Any]] = field(init=False)
     _begun: float = field(init=False, default_factory=time.monotonic)
+    _use: Use = field(init=False)
 
     def __post_init__(self) -> None:
+        self._use = Use(self.home)
         known, states = _read_index(self.home), [_state(file) for file in self.files]
 
         def find(file: Path, state: Mapping[str, Any]) -> tuple[str, bool]:
@@ -189,13 +191,12 @@ class ParsedFiles:
 
     def _tidy(self) -> None:
         """Write the index of all files that are as they were, and remove what none of them needs."""
-        index = {path: facts for path, facts in self._index.items() if _is_as(Path(path), facts)}
+        index = _read_index(self.home) | self._index  # another run may have written meanwhile
+        index = {path: facts for path, facts in index.items() if _is_as(Path(path), facts)}
         with atomic_file(self.home / _INDEX) as new:
             new.write_bytes(seal_json({"files": index}, ensure_ascii=False))
         needed = {self._place(facts["sha256"]).name for facts in index.values()}
-        for folder in list_visible(self.home.glob("parsed-*")):
-            if folder.name.removesuffix(f"-{WRITTEN_BY}") not in needed:
-                remove_folder(folder)
+        self._use.remove_others("parsed-*", needed | {f"{name}-{WRITTEN_BY}" for name in needed})
 
 
 def _state(file: Path) -> dict[str, Any]:

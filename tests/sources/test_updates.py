@@ -351,3 +351,59 @@ def test_authors_of_a_killed_update_are_left_out_of_the_next_one(tmp_path):
     read(release.folder, out)
     read(release.folder, tmp_path / "fresh")
     assert differences(out, tmp_path / "fresh") == []
+
+
+PARSED = """
+import sys
+from pathlib import Path
+from sciscidata.sources.parsed_files import ParsedFiles
+from sciscidata.sources.record_files import ReadSoFar
+parsed = ParsedFiles(Path(sys.argv[1]), [Path(sys.argv[2])])
+print("begun", flush=True)
+sys.stdin.readline()
+parsed.parse(lambda amount: None)
+print("parsed", flush=True)
+sys.stdin.readline()
+print(sum(batch.rows.height for batch in parsed.read(0, ReadSoFar())), flush=True)
+"""
+
+
+def test_two_ingests_at_once_that_share_a_cache_leave_each_other_their_parsed_files(tmp_path):
+    home, environment = tmp_path / "record-files", os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    for name in "abc":
+        (tmp_path / f"{name}.jsonl").write_bytes(json_lines(work(random.Random(name), one) for one in range(1, 13)))
+
+    def start(name):
+        words = [sys.executable, "-c", PARSED, str(home), str(tmp_path / f"{name}.jsonl")]
+        run = subprocess.Popen(words, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert run.stdout.readline() == "begun\n"
+        return run
+
+    def go_on(run):
+        run.stdin.write("\n")
+        run.stdin.flush()
+        return run.stdout.readline()
+
+    gone = start("a")
+    assert go_on(gone) == "parsed\n"
+    gone.kill()  # what it was parsing for will be gone, too
+    gone.communicate()
+    (tmp_path / "a.jsonl").unlink()
+    first, second = start("b"), start("c")
+    assert go_on(second) == "parsed\n"
+    assert go_on(first) == "parsed\n"  # it began before the other one parsed
+    os.utime(tmp_path / "c.jsonl", (1, 1))  # whatever the index says
+    with start("b") as third:
+        assert go_on(third) == "parsed\n"
+        third.communicate()
+    assert go_on(second) == "12\n"
+    assert go_on(first) == "12\n"
+    for run in (first, second):
+        run.communicate()
+        assert run.returncode == 0
+    assert len([*home.glob("parsed-*")]) == 3
+    with start("b") as last:
+        assert go_on(last) == "parsed\n"
+        last.communicate()
+    assert len([*home.glob("parsed-*")]) == 1
+    assert not [*home.glob(".used-by-*"), *home.glob(".gone-*")]
