@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="for the snapshot and the corpora")
     parser.add_argument("--parts", type=int, default=120, help="of the snapshot [120]")
     parser.add_argument("--copies", type=int, default=4, help="of the works of the package in a part [4: 26 MB]")
+    parser.add_argument("--kinds", nargs="+", choices=("snapshot", "records"), default=("snapshot", "records"))
     options = parser.parse_args()
     home = options.folder
     if options.part:
@@ -103,7 +104,7 @@ def main() -> None:
     for number in range(options.parts):
         write_part(home / "openalex", number, options.copies)
     finish(home / "openalex", options.copies, deleted=range(100))
-    kinds = ("snapshot", "records")
+    kinds = options.kinds
     rows = {kind: [take(home, kind, "first", kind)] for kind in kinds}
     change(home / "openalex", options.parts, options.copies)
     for kind in kinds:

@@ -41,7 +41,7 @@ from sciscidata.records.ids import original_ids_beside
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import CD_SWEEP, Corpus
-from sciscidata.sources.authors import WithAuthors, scan_authors
+from sciscidata.sources.authors import WithAuthors, scan_kept_authors
 from sciscidata.sources.registry import SourceConfig, find_source, open_citations
 from sciscidata.storage import refuse_unwritable
 from sciscidata.storage.lock import own_work
@@ -150,10 +150,14 @@ def ingest(
     if kind.ingest is not None:
         corpus = kind.ingest(source, out, texts=texts, authors=keep_authors, overwrite=overwrite, engine=engine)
     else:
-        if keep_authors and not isinstance(source, WithAuthors):
-            name = type(source).__name__
-            raise ConfigError(f"keep_authors=True has no effect: {name} says of no work who wrote it. Leave it out.")
-        authors = scan_authors(source) if keep_authors else None
+        authors = None
+        if keep_authors:
+            if not isinstance(source, WithAuthors):
+                name = type(source).__name__
+                raise ConfigError(
+                    f"keep_authors=True has no effect: {name} says of no work who wrote it. Leave it out."
+                )
+            authors = scan_kept_authors(source, Path(cache_dir))
         opening = open_citations(source, Path(cache_dir), is_ingested=True)
         with opening as opened, progress_bar("write corpus", unit="rows") as advance:
             corpus = write_corpus(opened, out, texts=texts, authors=authors, overwrite=overwrite, advance=advance)

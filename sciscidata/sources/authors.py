@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -17,6 +18,7 @@ from sciscidata.remote.object_store import is_url
 from sciscidata.sources.example.source import AUTHORS_FILE, ExampleConfig
 from sciscidata.sources.exports.source import ExportsConfig, scan_author_names
 from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.parsed_files import ParsedFiles
 from sciscidata.sources.record_files import find_files
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.snapshot.authors import read_authors
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 _STAGE: Final = "scan_authors"
 _OPENALEX_KINDS: Final = ("openalex snapshot", "records", "example")  # of a corpus
+#: Reads columns of one file as ``read_authors`` does; the set has the works of files before.
+_ReadFile: TypeAlias = Callable[[set[int], list[str]], Iterator[tuple[pl.DataFrame, list[int]]]]
 #: Sources that say who wrote a work.
 WithAuthors: TypeAlias = ExampleConfig | RecordsConfig | SnapshotConfig | ExportsConfig | TablesConfig | CorpusConfig
 _NEEDS: Final = (
@@ -100,7 +104,7 @@ def scan_authors(
         if isinstance(source, TablesConfig):
             return scan_table_authors(source)
         parts = _find_parts(source)
-        return scan_batches(lambda columns: _read_once_each(parts, columns), AUTHORS, "authors of OpenAlex")
+        return _scan_once_each(lambda: [partial(read_authors, part) for part in parts])
     kind = type(source).__name__
     if kind.endswith("Config") or kind in ("Corpus", "str", "PosixPath"):
         raise ConfigError(f"{_STAGE}: {kind} says of no work who wrote it; {_STAGE} {_NEEDS}")
@@ -146,19 +150,36 @@ def _find_parts(source: RecordsConfig | SnapshotConfig) -> list[Part]:
     return layout.parts
 
 
-def _read_once_each(parts: list[Part], columns: list[str]) -> Iterator[pl.DataFrame]:
+def scan_kept_authors(source: WithAuthors, cache_dir: Path) -> pl.LazyFrame:
+    """Scan the authors of a source for a corpus: of record files, only those that are not kept are parsed."""
+    if not isinstance(source, RecordsConfig):
+        return scan_authors(source)
+    files = find_files(source.inputs, "RecordsConfig.inputs", in_folders=True)
+
+    def readers() -> list[_ReadFile]:
+        parsed = ParsedFiles(cache_dir / "record-files", files)
+        return [partial(parsed.read_authors, place) for place in range(len(files))]
+
+    return _scan_once_each(readers)
+
+
+def _scan_once_each(readers: Callable[[], list[_ReadFile]]) -> pl.LazyFrame:
+    return scan_batches(lambda columns: _read_once_each(readers(), columns), AUTHORS, "authors of OpenAlex")
+
+
+def _read_once_each(files: list[_ReadFile], columns: list[str]) -> Iterator[pl.DataFrame]:
     """Read the authors of all files; of a work that is there twice in JSON, the first counts, as in WORKS."""
     seen: set[int] = set()
     n_rows = n_without = n_cut = 0
-    for part in parts:
-        for rows, cut in read_authors(part, seen, columns):
+    for read in files:
+        for rows, cut in read(seen, columns):
             n_without += rows["author_id"].null_count()
-            n_cut += cut
+            n_cut += len(cut)
             n_rows += rows.height
             yield rows.select(columns)
     if n_rows == n_without:
         raise EmptyInputError(
-            f"{_STAGE}: no work of {counted(len(parts), 'file')} has an author with an id of OpenAlex. Ask for the "
+            f"{_STAGE}: no work of {counted(len(files), 'file')} has an author with an id of OpenAlex. Ask for the "
             "field authorships when you download works."
         )
     if n_without:

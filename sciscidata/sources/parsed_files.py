@@ -1,7 +1,8 @@
 """Record files that were parsed for a corpus, kept by their content: the next ingest parses only new and changed ones.
 
-They lie in ``record-files`` of the cache folder: about half as many bytes as the compressed records. Those of a file
-that has changed or is gone are removed by the next ingest.
+They lie in ``record-files`` of the cache folder: about half as many bytes as the compressed records. Authors, which
+have a folder of their own, are another 5%. What belongs to a file that has changed or is gone is removed by the next
+ingest.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,24 +21,28 @@ from typing import Any, Final
 import polars as pl
 import pyarrow.parquet as pq
 
+from sciscidata.corpus.folder import WRITTEN_BY
 from sciscidata.errors import CorruptRecordError
+from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.dois import CHANGED_DOIS
 from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, ROWS, Batch, works_of
 from sciscidata.schemas import DATES, WORKS
-from sciscidata.sources.record_files import ReadSoFar, in_batches, read_json_batches
+from sciscidata.sources.record_files import ReadSoFar, describe_read, in_batches, read_json_batches
+from sciscidata.sources.snapshot.authors import read_authors
+from sciscidata.sources.snapshot.layout import Part
 from sciscidata.storage import cached_folder, hash_file, is_sealed_text, is_whole_folder, real_path, seal_json
 from sciscidata.storage.atomic import atomic_file
-from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.parquet import CHECKED, read_parquet, write_parquet
 from sciscidata.storage.paths import list_visible, remove_folder
 from sciscidata.storage.small_files import read_whole
-from sciscidata.terminal.messages import counted
 
 _LOG = logging.getLogger(__name__)
 #: Raised by one whenever the same rows are kept in another form.
-_FORMAT_VERSION: Final = 1
+_FORMAT_VERSION: Final = 2
 _INDEX: Final = "files.json"  # by path: bytes, time and SHA-256, so that a file is hashed once
 _ROWS: Final = "rows.parquet"
 _FACTS: Final = "facts.json"
+_WORKS: Final = "works.parquet"  # beside rows of authors
 _KEPT_PROBLEMS: Final = 20
 #: WORKS and DATES as they are written, and what is counted or made of each work.
 KEPT: Final = pl.Schema(
@@ -94,10 +99,8 @@ class ParsedFiles:
 
     def parse(self, advance: Callable[[float], None]) -> None:
         """Parse the files that are not kept, and log how many these were; forget what no file has any more."""
-        sizes, whole = (
-            [file.stat().st_size for file in self.files],
-            [is_whole_folder(self._place(one)) for one in self.sums],
-        )
+        sizes = [file.stat().st_size for file in self.files]
+        whole = [is_whole_folder(self._place(digest)) for digest in self.sums]
         for file, digest, size, is_whole in zip(self.files, self.sums, sizes, whole, strict=True):
             if is_whole:
                 advance(size)
@@ -105,14 +108,10 @@ class ParsedFiles:
             cached_folder(self._place(digest), lambda new, file=file: self._write(file, new, advance))
         self._tidy()
         read = [size for size, is_whole in zip(sizes, whole, strict=True) if not is_whole]
-        unit, factor = ("GB", 1e9) if sum(sizes) >= 1e9 else ("MB", 1e6)
-        told = f"records: read {len(read):,} of {counted(len(sizes), 'file')} ({sum(read) / factor:,.1f} of "
-        told += f"{sum(sizes) / factor:,.1f} {unit}) in {time.monotonic() - self._begun:,.1f} s"
-        if n_kept := len(sizes) - len(read):
-            told += f"; {n_kept:,} {'is' if n_kept == 1 else 'are'} as before"
+        told = describe_read("file", read, sizes, time.monotonic() - self._begun)
         if self._compared:
             told += f"; {self._compared:,} compared by SHA-256, since their time is another"
-        _LOG.info("%s", told)
+        _LOG.info("records: %s", told)
 
     def read(self, place: int, so_far: ReadSoFar) -> Iterator[Batch]:
         """Read what was parsed of one file: lines that are no work, the first twenty, then KEPT in its order."""
@@ -124,6 +123,38 @@ class ParsedFiles:
             for group in range(file.metadata.num_row_groups):
                 rows: Any = pl.from_arrow(file.read_row_group(group))
                 yield Batch(rows, [])
+
+    def read_authors(
+        self, place: int, seen: set[int], columns: Collection[str]
+    ) -> Iterator[tuple[pl.DataFrame, list[int]]]:
+        """Read the authors of one file as ``read_authors`` of it does, which parses the file unless they are kept."""
+        file, folder = self.files[place], self._place(self.sums[place])
+        folder = folder.with_name(f"{folder.name}-{WRITTEN_BY}")
+        if not is_whole_folder(folder):
+            cached_folder(folder, lambda new: self._write_authors(file, new))
+        works = read_parquet(folder / _WORKS)
+        is_new = pl.Series([work not in seen for work in works["work_id"]], dtype=pl.Boolean())
+        seen.update(works["work_id"])
+        yield AUTHORS.to_frame(), works.filter(is_new & works["is_cut"])["work_id"].to_list()
+        repeated = works["work_id"].filter(~is_new).implode()
+        needed = [name for name in AUTHORS if name in {"work_id", "author_id", *columns}]
+        with pq.ParquetFile(folder / _ROWS, page_checksum_verification=True) as kept:
+            for group in range(kept.metadata.num_row_groups):
+                rows: Any = pl.from_arrow(kept.read_row_group(group, needed))
+                yield rows.filter(~pl.col("work_id").is_in(repeated)), []
+
+    def _write_authors(self, file: Path, folder: Path) -> None:
+        """Write AUTHORS of a file as if it were the only one, and all its works: some have no author."""
+        works, all_cut = set[int](), set[int]()
+        with pq.ParquetWriter(folder / _ROWS, _to_arrow(AUTHORS.to_frame()).schema, **CHECKED) as writer:
+            for rows, cut in read_authors(Part(file.name, str(file), "jsonl"), works, AUTHORS):
+                all_cut.update(cut)
+                if rows.height:
+                    writer.write_table(_to_arrow(rows))
+        ids = pl.Series("work_id", sorted(works), pl.Int64())
+        is_cut = pl.Series("is_cut", [work in all_cut for work in ids], pl.Boolean())
+        write_parquet(pl.DataFrame([ids, is_cut]), folder / _WORKS)
+        self._check_unchanged(file)
 
     def _place(self, digest: str) -> Path:
         key = hashlib.sha256(json.dumps([digest, _FORMAT_VERSION, PARSER_VERSION]).encode()).hexdigest()
@@ -144,7 +175,10 @@ class ParsedFiles:
                     )
         facts = {"lines": so_far.n_lines, "blank": so_far.n_blank, "corrupt": n_corrupt, "problems": problems}
         (folder / _FACTS).write_text(json.dumps(facts, ensure_ascii=False) + "\n", "utf-8")
-        if not _state(file).items() <= self._index[str(real_path(file))].items():
+        self._check_unchanged(file)
+
+    def _check_unchanged(self, file: Path) -> None:
+        if not _is_as(file, self._index[str(real_path(file))]):
             raise CorruptRecordError(f"{file} changed while it was read. Run again when it is whole.")
 
     def _tidy(self) -> None:
@@ -154,7 +188,7 @@ class ParsedFiles:
             new.write_bytes(seal_json({"files": index}, ensure_ascii=False))
         needed = {self._place(facts["sha256"]).name for facts in index.values()}
         for folder in list_visible(self.home.glob("parsed-*")):
-            if folder.name not in needed:
+            if folder.name.removesuffix(f"-{WRITTEN_BY}") not in needed:
                 remove_folder(folder)
 
 

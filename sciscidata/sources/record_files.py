@@ -25,6 +25,7 @@ from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.decompression import decompress_gzip, decompress_zstd, skip
 from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import OTHER_ENCODING, name_encoding
+from sciscidata.terminal.messages import counted
 
 _ENDS = (".jsonl", ".json", ".ndjson", ".txt", ".gz", ".zst")
 _CHUNK_BYTES = 1 << 18
@@ -331,3 +332,17 @@ def printable_name(path: Path) -> str:
 def state_files(files: Sequence[Path]) -> list[dict[str, Any]]:
     """Describe the files for a manifest: name, size and SHA-256."""
     return [{"name": printable_name(file), "bytes": file.stat().st_size, "sha256": hash_file(file)} for file in files]
+
+
+def describe_read(unit: str, read: Sequence[int], there: Sequence[int], seconds: float) -> str:
+    """Say how many parts were read, of how many there are, by their bytes.
+
+    Example:
+        >>> describe_read("part", [4_000_000], [4_000_000, 1_000_000_000], 3.21)
+        'read 1 of 2 parts (0.0 of 1.0 GB) in 3.2 s; 1 is as before'
+    """
+    name, factor = ("GB", 1e9) if sum(there) >= 1e9 else ("MB", 1e6)
+    n_before = len(there) - len(read)
+    before = f"; {n_before:,} {'is' if n_before == 1 else 'are'} as before" if n_before else ""
+    sizes = f"{sum(read) / factor:,.1f} of {sum(there) / factor:,.1f} {name}"
+    return f"read {len(read):,} of {counted(len(there), unit)} ({sizes}) in {seconds:,.1f} s{before}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import gzip
+import json
 import os
 import random
 import shutil
@@ -11,11 +12,13 @@ import subprocess
 import sys
 
 import pytest
+from polars.testing import assert_frame_equal
 
 from benchmarks.make_snapshot import export_record, json_lines, write_deleted, write_manifest, write_part
-from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
+from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
 from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError
 from sciscidata.graph.graph import graph_folder
+from sciscidata.sources.authors import scan_authors
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
 from sciscidata.sources.synthetic.source import SyntheticConfig
@@ -158,6 +161,51 @@ def test_an_ingest_of_newer_records_has_the_bytes_of_a_fresh_one(tmp_path, seed,
         assert kept[0] == kept[1]
         shutil.rmtree(tmp_path / f"cache-{turn}")
     assert any("as before" in message for message in caplog.messages)
+
+
+def test_authors_of_record_files_are_parsed_once_and_are_those_of_all_files_read_again(tmp_path, caplog):
+    lists = {
+        "a.jsonl": [(1, [7, 8], False), (2, [], False), (3, [9], True), (3, [8], False)],
+        "b.jsonl": [(2, [7], True), (4, [7, None, 7], True), (1, [5], True)],  # 1 and 2 were in the file before
+    }
+    folder, places = tmp_path / "records", {"out": tmp_path / "corpus", "cache_dir": tmp_path / "cache"}
+    folder.mkdir()
+
+    def record(number, authors, is_cut):
+        at = {"institutions": [{"id": "https://openalex.org/I5", "country_code": "NL"}], "raw_author_name": "P. Poe"}
+        written = [{"author": {"id": one and f"https://openalex.org/A{one}"}} | at for one in authors]
+        more = {"authorships": written, "is_authors_truncated": is_cut, "publication_year": 2020}
+        return {"id": f"https://openalex.org/W{number}"} | more
+
+    def ingest_and_compare():
+        caplog.clear()
+        source = RecordsConfig(inputs=(str(folder),))
+        ingest(source, **places, keep_authors=True, overwrite=True)
+        told = [message for message in caplog.messages if message.startswith("scan_authors")]
+        caplog.clear()
+        expected = scan_authors(source).collect()
+        assert told == [message for message in caplog.messages if message.startswith("scan_authors")]
+        assert_frame_equal(scan_authors(CorpusConfig(folder=str(places["out"]))).collect(), expected)
+        kept = {path: path.stat().st_ino for path in (tmp_path / "cache/record-files").glob("parsed-*-authors")}
+        return expected["work_id"].to_list(), kept, told
+
+    caplog.set_level("INFO")
+    for name, works in lists.items():
+        (folder / name).write_text("".join(json.dumps(record(*one)) + "\n" for one in works))
+    works, kept, told = ingest_and_compare()
+    assert works == [1, 1, 3, 4, 4]
+    assert "is null of 1 author with no id" in told[0]
+    assert "2 works have only the first 100 authors" in told[1]
+    (folder / "0.json").write_text(json.dumps({"results": [record(4, [3], False)]}, indent=1))  # a page of the API
+    works, more, told = ingest_and_compare()
+    assert works == [4, 1, 1, 3]
+    assert kept.items() < more.items()
+    assert len(more) == 3
+    assert "1 work has only the first 100 authors" in told[0]
+    (folder / "a.jsonl").unlink()
+    works, fewer, _ = ingest_and_compare()
+    assert works == [4, 2, 1]
+    assert fewer.items() < more.items()
 
 
 KILLED = """

@@ -47,8 +47,8 @@ _PATHS: Final[dict[str, tuple[str, ...]]] = {
 _LISTS: Final = {"institution_ids": "id", "rors": "ror", "country_codes": "country_code"}
 
 
-def read_authors(part: Part, seen: set[int], columns: Collection[str]) -> Iterator[tuple[pl.DataFrame, int]]:
-    """Read columns of AUTHORS, and count works with their first 100 authors only.
+def read_authors(part: Part, seen: set[int], columns: Collection[str]) -> Iterator[tuple[pl.DataFrame, list[int]]]:
+    """Read columns of AUTHORS, and list works with their first 100 authors only.
 
     Of a work that JSON has twice, the first counts; ``seen`` has the works of files before, and takes these.
     """
@@ -96,20 +96,20 @@ _IDS_ONLY: Final = msgspec.json.Decoder(_Record)  # half the time
 _WHOLE: Final = msgspec.json.Decoder(_WholeRecord)
 
 
-def _read_json(part: Part, seen: set[int], columns: list[str]) -> Iterator[tuple[pl.DataFrame, int]]:
+def _read_json(part: Part, seen: set[int], columns: list[str]) -> Iterator[tuple[pl.DataFrame, list[int]]]:
     """Read the authors of a file of JSON. What is no work was reported when works were read."""
     is_whole = not {"work_id", "author_id", "author_number"}.issuperset(columns)
     works: list[int] = []
     authors: list[dict[str, Any]] = []
     numbers: list[int] = []
-    n_cut = 0
+    cut: list[int] = []
 
-    def taken() -> tuple[pl.DataFrame, int]:
+    def taken() -> tuple[pl.DataFrame, list[int]]:
         rows = pl.DataFrame(
             {"work_id": works, "author_number": numbers, "authorship": authors},
             {"work_id": pl.Int64(), "author_number": pl.Int32(), "authorship": _AUTHORSHIP},
         )
-        return _name(rows, columns), n_cut
+        return _name(rows, columns), cut
 
     with suppress(CorruptRecordError):
         for _, piece in read_values(Path(part.path)):
@@ -118,14 +118,15 @@ def _read_json(part: Part, seen: set[int], columns: list[str]) -> Iterator[tuple
                 if work is None or work in seen:
                     continue
                 seen.add(work)
-                n_cut += record.is_authors_truncated is True
+                if record.is_authors_truncated is True:
+                    cut.append(work)
                 for number, one in enumerate(record.authorships or (), 1):
                     works.append(work)
                     numbers.append(number)
                     authors.append(_plain(one))
             if len(works) >= 16 * BATCH_WORKS:
                 yield taken()
-                works, authors, numbers, n_cut = [], [], [], 0
+                works, authors, numbers, cut = [], [], [], []
     yield taken()
 
 
@@ -167,7 +168,7 @@ def _records_of(piece: bytes, decoder: msgspec.json.Decoder[Any]) -> Iterable[_R
     return []
 
 
-def _read_parquet(part: Part, columns: list[str]) -> Iterator[tuple[pl.DataFrame, int]]:
+def _read_parquet(part: Part, columns: list[str]) -> Iterator[tuple[pl.DataFrame, list[int]]]:
     wanted = {path for name in columns for path in _PATHS.get(name, ())}
     with pq.ParquetFile(part.path) as file:
         schema = file.schema
@@ -185,7 +186,7 @@ def _read_parquet(part: Part, columns: list[str]) -> Iterator[tuple[pl.DataFrame
             rows = rows.filter(pl.col("work_id") >= 0, pl.col("author_number").list.len() > 0)
             rows = rows.explode("author_number", "authorship").drop_nulls("authorship")
             # Without any author, a column has no type; of older parts it lacks fields.
-            yield _name(rows.with_columns(pl.col("authorship").cast(_AUTHORSHIP)), columns), 0
+            yield _name(rows.with_columns(pl.col("authorship").cast(_AUTHORSHIP)), columns), []
 
 
 def _name(rows: pl.DataFrame, columns: list[str]) -> pl.DataFrame:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shutil
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ from sciscidata.corpus.folder import (
     list_left_out,
     scan_corpus,
 )
-from sciscidata.corpus.replacement import NEXT
+from sciscidata.corpus.replacement import NEXT, home_of
 from sciscidata.corpus.writer import (
     claim_folder,
     claim_next,
@@ -61,7 +62,7 @@ from sciscidata.sources.snapshot.parts import (
     run_jobs,
 )
 from sciscidata.sources.snapshot.plausibility import find_implausible
-from sciscidata.sources.snapshot.update import Stopwatch, find_known, put_in_place, tell_other_options
+from sciscidata.sources.snapshot.update import find_known, put_in_place, tell_other_options, tell_read
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.parquet import write_parquet
@@ -158,7 +159,7 @@ def ingest_snapshot(
     if not is_claimed(out, _MADE_OF):
         _check_disk(jobs, out, n_workers)  # before the folder is made
     with locked_folder(out):
-        watch = Stopwatch.start()
+        begun = time.monotonic()
         folders = [out] if is_claimed(out, _MADE_OF) else []
         place = claim_folder(out, _MADE_OF, overwrite=overwrite)
         if not (out / INDEX).is_file():
@@ -212,7 +213,7 @@ def ingest_snapshot(
             _LOG.info("removed %s: the snapshot no longer has it", stem)
         tidy_downloads(out, lists)
         remove_folder(out / UNFINISHED)
-        watch.tell(jobs, known, gone)
+        tell_read(jobs, known, gone, begun)
     return scan_corpus(out)
 
 
@@ -307,7 +308,7 @@ def _seal(
         )
     stems = {part.name: part.stem for part in layout.parts}
     files = [(stems[name], folder / "works" / f"{stems[name]}.parquet") for name, (folder, _) in parts.items()]
-    with _lists_of(layout, config, out) as lists:
+    with _lists_of(layout, config, home_of(out)) as lists:
         removed = find_removals(files, read_deleted_ids(lists), totals["works"])
     write_small(out / REMOVED_FILE, partial(write_parquet, removed))
     deleted = int(removed["is_deleted"].sum())

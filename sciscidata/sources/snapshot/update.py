@@ -7,14 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sciscidata.corpus.folder import INDEX, RECEIPTS, REMOVED_FILE, WRITTEN_BY, own_files, read_report
 from sciscidata.corpus.replacement import NEXT, take_over
 from sciscidata.errors import SciSciDataError
+from sciscidata.sources.record_files import describe_read
 from sciscidata.sources.snapshot.parts import Job, Known, find_receipt
 from sciscidata.storage.paths import remove_folder
-from sciscidata.terminal.messages import counted
 
 _LOG = logging.getLogger(__name__)
 
@@ -65,28 +65,12 @@ def put_in_place(out: Path, known: Mapping[str, Known], jobs: Sequence[Job]) -> 
     return sorted(before - set(stems.values()))
 
 
-class Stopwatch(NamedTuple):
-    """When a run began, in seconds."""
-
-    begun: float
-
-    @classmethod
-    def start(cls) -> Stopwatch:
-        """Begin now."""
-        return cls(time.monotonic())
-
-    def tell(self, jobs: Sequence[Job], known: Mapping[str, Known], gone: Sequence[str]) -> None:
-        """Log how many parts and bytes were read, of how many, and in what time."""
-        sizes = {job.part.name: job.part.size for job in jobs}
-        n_read, all_bytes = len(jobs) - len(known), sum(sizes.values())
-        read_bytes = all_bytes - sum(sizes[name] for name in known)
-        unit, factor = ("GB", 1e9) if all_bytes >= 1e9 else ("MB", 1e6)
-        told = f"snapshot: read {n_read:,} of {counted(len(jobs), 'part')} ({read_bytes / factor:,.1f} of "
-        told += f"{all_bytes / factor:,.1f} {unit}) in {time.monotonic() - self.begun:,.1f} s"
-        if known:
-            told += f"; {len(known):,} {'is' if len(known) == 1 else 'are'} as before"
-        if n_compared := sum(one.is_compared for one in known.values()):
-            told += f", {n_compared:,} of them by SHA-256, since their time is another"
-        if gone:
-            told += f"; {len(gone):,} no longer in the snapshot"
-        _LOG.info("%s", told)
+def tell_read(jobs: Sequence[Job], known: Mapping[str, Known], gone: Sequence[str], begun: float) -> None:
+    """Log how many parts and bytes were read, of how many, since ``begun``, in seconds of ``time.monotonic``."""
+    read = [job.part.size for job in jobs if job.part.name not in known]
+    told = describe_read("part", read, [job.part.size for job in jobs], time.monotonic() - begun)
+    if n_compared := sum(one.is_compared for one in known.values()):
+        told += f", {n_compared:,} of them by SHA-256, since their time is another"
+    if gone:
+        told += f"; {len(gone):,} no longer in the snapshot"
+    _LOG.info("snapshot: %s", told)
