@@ -184,7 +184,9 @@ def test_an_estimate_may_have_any_usual_form(returned, expected):
 
 
 @pytest.mark.parametrize(
-    "returned", ["3", (1, 2), (1, 3, 2), ["a", "b", "c"], {"mean": 1}, object(), pl.Series([1, 2])], ids=repr
+    "returned",
+    ["3", (1, 2), (1, 3, 2), ["a", "b", "c"], {"mean": 1}, object(), pl.Series([1, 2])],
+    ids=lambda one: type(one).__name__,
 )
 def test_any_other_form_is_refused_with_its_specification(returned):
     works, citations = a_synthetic_world()
