@@ -164,7 +164,11 @@ def ingest(
     log_warnings(diagnose_works(corpus.works, DataYears(None)))
     warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")
     for graph in list_older_graphs(Path(out)):
-        _LOG.info("%s is a graph of the corpus as it was; the next stage builds another. You may remove it", graph)
+        _LOG.info(
+            "%s is a graph of the corpus as it was; the next stage builds another. You may remove it, and scores beside "
+            "it that are older than the corpus",
+            graph,
+        )
     return corpus
 
 
