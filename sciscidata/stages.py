@@ -165,8 +165,8 @@ def ingest(
     warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")
     for graph in list_older_graphs(Path(out)):
         _LOG.info(
-            "%s is a graph of the corpus as it was; the next stage builds another. You may remove it, and scores beside "
-            "it that are older than the corpus",
+            "%s is a graph of the corpus as it was; the next stage builds another. You may remove it, and the scores "
+            "beside it that are older than the corpus",
             graph,
         )
     return corpus

@@ -89,7 +89,7 @@ def test_a_damaged_part_is_an_error_or_is_skipped_as_ingest_skips_it(tmp_path, e
         scan_authors(config)
 
 
-@given(st.lists(st.lists(st.integers(0, 40), max_size=9), max_size=12))
+@given(st.lists(st.lists(st.integers(0, 40) | st.sampled_from([2**34 - 1, 2**34, 10**17]), max_size=9), max_size=12))
 def test_works_that_were_seen_are_those_of_a_set(batches):
     seen, expected = WorksSeen(np.empty(0, np.int64)), set()
     for batch in batches:
