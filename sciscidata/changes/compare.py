@@ -382,6 +382,9 @@ def _compare(a: Side, b: Side, cited: Cited | None, out: Path | None, *, overwri
             changed.append(marked.filter(_COUNTS, "is_other_index").select(step=step))
             yield rows
         if not any("kept" in part["status"] for part in tallies):
+            for side in (a, b):
+                if side.rows.head(1).collect().is_empty():
+                    raise EmptyInputError(f"compare: {side.name} has no work. Check the filters before.")
             raise EmptyInputError(
                 f"{a.name} and {b.name} have no work in common, so there is nothing to compare. Are they of one source?"
             )

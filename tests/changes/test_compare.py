@@ -359,6 +359,7 @@ def test_what_cannot_be_compared_is_said_in_one_line(versions, releases, tmp_pat
         (ConfigError, "has no effect: a file of scores", versions.scores, {"windows": (5, 10)}),
         (ConfigError, "has 3 values", versions.corpora, {"windows": (5, 10, 3)}),
         (ConfigError, "no convention 'foo'", versions.corpora, {"conventions": ("foo",)}),
+        (EmptyInputError, "compare: A has no work", (scores.clear(), scores), {}),
         (EmptyInputError, "no work in common", (scores, scores.with_columns(pl.col("work_id") + 1)), {}),
         (SchemaMismatchError, "B lacks column 'n_i'", (scores, scores.drop("n_i")), {}),
         (SchemaMismatchError, "B is of type dict, needs a frame", (scores, {"work_id": [1]}), {}),
