@@ -80,6 +80,12 @@ def score_frames(
     facts = works.filter(listed.holds() | is_target).select(columns).collect(engine="streaming").sort("work_id")
     citations = citations.select([*CITATIONS]).drop_nulls()
     wanted = facts["work_id"]
+    if (listed.rows["kind"] == "DOI").any() and not facts["doi"].is_not_null().any():
+        with_doi = works.select("doi").drop_nulls().head(1).collect(engine="streaming")
+        if with_doi.is_empty():
+            logger.warning(
+                "no work of this source has a DOI, so DOIs are not found. Own tables: name a column doi or DOI."
+            )
     of_own = citations.filter(pl.col("citing_id").is_in(wanted.implode())).collect(engine="streaming")
     prior = rules.prior
     if prior is None:

@@ -58,6 +58,7 @@ ID_SCORES: Final = pl.Schema(
         WINDOW_COMPLETE: pl.Boolean(),
         **{name: dtype for name, dtype in ATYPICALITY.items() if name != "work_id"},
         "novelty_label": pl.String(),
+        "note": pl.String(),  # that several works have the DOI; else null
     }
 )
 #: Reasons, in the order in which they apply.
@@ -230,7 +231,7 @@ def _finish(listed: ListedIds, scored: ScoredIds, rules: Rules, thresholds: Labe
         released_id(ORIGINAL_ID in works.columns),
         prior=pl.when(pl.col("label_confidence").is_not_null()).then(pl.lit(prior_of)),
     )
-    rows = listed.rows.with_columns(number=_match(listed, works, scored))
+    rows = listed.rows.hstack(_match(listed, works, scored))
     unscored = pl.DataFrame(
         {"number": [*scored.unscored], "why": [*scored.unscored.values()]}, {"number": pl.Int64(), "why": pl.String()}
     )
@@ -240,26 +241,29 @@ def _finish(listed: ListedIds, scored: ScoredIds, rules: Rules, thresholds: Labe
     return found.select(ID_SCORES.names()).cast(ID_SCORES)
 
 
-def _match(listed: ListedIds, works: pl.DataFrame, scored: ScoredIds) -> pl.Series:
-    """Return the number of the work of each id: by its number, else by its DOI; null if there is none.
+def _match(listed: ListedIds, works: pl.DataFrame, scored: ScoredIds) -> pl.DataFrame:
+    """Return ``number``, the work of each id: by its number, else by its DOI; null if there is none. And ``note``.
 
     Of several works with one DOI, the one with most citations counts.
     """
     first = works.select("work_id", "doi", "cited_by_count").drop_nulls("doi")
     first = first.sort(pl.col("cited_by_count").fill_null(-1), "work_id", descending=[True, False])
-    twice = first["doi"].is_duplicated()
-    asked_twice = first.filter(twice)["doi"].unique()
+    by_doi = first.group_by("doi", maintain_order=True).agg(of_doi=pl.col("work_id").first(), n_of_doi=pl.len())
+    asked_twice = by_doi.filter(pl.col("n_of_doi") > 1)["doi"]
     if n := int(asked_twice.is_in(listed.rows["doi"].implode()).sum()):
         logger.warning("%s of several works: the one with most citations counts", counted(n, "DOI is", "DOIs are"))
-    by_doi = first.unique("doi", keep="first", maintain_order=True).select("doi", of_doi="work_id")
     merged = pl.DataFrame(
         {"work_id": [*scored.merged], "now": [*scored.merged.values()]}, {"work_id": pl.Int64(), "now": pl.Int64()}
     )
     rows = listed.rows.join(merged, on="work_id", how="left", maintain_order="left")
     rows = rows.join(by_doi, on="doi", how="left", maintain_order="left")
     number = pl.coalesce("now", "work_id")
-    is_known = number.is_in(works["work_id"].implode())
-    return rows.select(pl.when(is_known).then(number).otherwise("of_doi").alias("number")).to_series()
+    is_known = number.is_in(works["work_id"].implode()).fill_null(value=False)
+    note = pl.format("{} works have this DOI; this one has most citations", "n_of_doi")
+    return rows.select(
+        pl.when(is_known).then(number).otherwise("of_doi").alias("number"),
+        pl.when(~is_known & (pl.col("n_of_doi") > 1)).then(note).alias("note"),
+    )
 
 
 def _say_why(scored: ScoredIds) -> pl.Expr:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
 from sciscidata.by_id.score_ids import ID_SCORES, count_reasons, find_graph, make_rules, score_ids
 from sciscidata.config import BuildConfig
-from sciscidata.corpus.scores import find_result, write_scores
+from sciscidata.corpus.folder import CorpusConfig
+from sciscidata.corpus.scores import find_result, state_facts, write_scores
 from sciscidata.errors import ConfigError, ReleaseExistsError
 from sciscidata.remote.object_store import refuse_url
 from sciscidata.sources.id_files import read_ids
@@ -32,6 +33,7 @@ def write_id_scores(config: BuildConfig, prior: str) -> list[str]:
     out = config.out
     _check_out(out, overwrite=config.overwrite)
     assert config.ids is not None  # the command requires it
+    facts = _state(config, prior)
     rows = score_ids(
         config.ids,
         config.source,
@@ -48,8 +50,6 @@ def write_id_scores(config: BuildConfig, prior: str) -> list[str]:
         with atomic_file(out, overwrite=config.overwrite, recheck=lambda: _check_ours(out)) as new:
             rows.write_csv(new)
     else:
-        stated = config.cd.stated() | {"prior": Path(prior).name}
-        facts = {"stage": "id_scores", "format_version": 1, "config": stated, "source": config.ids.name}
         write_scores([rows], out, facts, replace=config.overwrite)
     lines = [f"ids: {rows.height:,}", *(f"  {name}: {n:,}" for name, n in count_reasons(rows).items())]
     for name, label in (("disruption", "disruption_label"), ("novelty", "novelty_label")):
@@ -59,6 +59,17 @@ def write_id_scores(config: BuildConfig, prior: str) -> list[str]:
     priors = rows["prior"].drop_nulls().unique()
     lines += [f"  label confidence and interval: prior {name}, {_PRIORS[name]}" for name in priors]
     return [*lines, "", f"scores: {out}", f"  {out.stat().st_size:,} bytes  sha256 {hash_file(out)}"]
+
+
+def _state(config: BuildConfig, prior: str) -> dict[str, Any]:
+    """State how ids are scored, and from which corpus; of another source, no hash is known before all is read."""
+    assert config.ids is not None
+    stated = config.cd.stated() | {"prior": Path(prior).name}
+    if isinstance(config.source, CorpusConfig) and find_graph(config.source) is None:
+        facts = state_facts("id_scores", 2, config.source.folder, stated)
+    else:
+        facts = {"stage": "id_scores", "format_version": 2, "config": stated}
+    return facts | {"ids": config.ids.name}
 
 
 def describe_plan(config: BuildConfig) -> list[str]:

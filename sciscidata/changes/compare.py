@@ -40,6 +40,7 @@ _BESIDE: Final = ("family", "di_l", "windows")
 _NO_LABEL: Final = "no label"
 _ORDER: Final[Mapping[str | None, int]] = {name: place for place, name in enumerate((*LABELS_BY_INDEX, None))}
 _COUNTS: Final = counts_in_both()
+_NO_DATA: Final = "whether the data are the same; A or B does not state its corpus. Score a corpus on disk."
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -157,7 +158,10 @@ class Comparison:
         lines = ["compared: two frames, A and B" if is_frame else f"compared: {self.a} (A) and {self.b} (B)"]
         lines += [f"  {name}: {one} in A, {other} in B" for name, one, other in self.settings.rows()]
         if self.settings.is_empty() and not is_frame:
-            lines.append("  settings and data: the same, as far as both state them")
+            known = "settings: the same, as far as both state them; data: not known"
+            if _NO_DATA not in self.remarks:
+                known = "settings and data: the same, as far as both state them"
+            lines.append(f"  {known}")
         lines += [self.verdict, *self._describe_works(), *self._describe_labels(), *self._describe_index()]
         if self.kind == "release":
             splits = self.splits
@@ -378,6 +382,9 @@ def _compare(a: Side, b: Side, cited: Cited | None, out: Path | None, *, overwri
             changed.append(marked.filter(_COUNTS, "is_other_index").select(step=step))
             yield rows
         if not any("kept" in part["status"] for part in tallies):
+            for side in (a, b):
+                if side.rows.head(1).collect().is_empty():
+                    raise EmptyInputError(f"compare: {side.name} has no work. Check the filters before.")
             raise EmptyInputError(
                 f"{a.name} and {b.name} have no work in common, so there is nothing to compare. Are they of one source?"
             )
@@ -453,13 +460,14 @@ def _find_steps(changed: pl.DataFrame) -> pl.DataFrame:
 
 def _list_settings(a: Side, b: Side) -> pl.DataFrame:
     """List the settings that differ."""
-    names = dict.fromkeys([*a.stated, *b.stated])
+    is_known = bool(a.data and b.data)
+    names = [name for name in dict.fromkeys([*a.stated, *b.stated]) if is_known or not name.startswith("source ")]
     rows = [
         (name, *(_write(name, side.stated.get(name)) for side in (a, b)))
         for name in names
         if a.stated.get(name) != b.stated.get(name)
     ]
-    if a.data != b.data and not any(name.startswith("source ") for name, *_ in rows):
+    if is_known and a.data != b.data and not any(name.startswith("source ") for name, *_ in rows):
         rows.append(("source sha256", *(_write("sha256", side.data) for side in (a, b))))
     return pl.DataFrame(rows, schema=dict.fromkeys(("setting", "a", "b"), pl.String()), orient="row")
 
@@ -494,6 +502,8 @@ def _state(a: Side, b: Side, differing: pl.DataFrame) -> dict[str, Any]:
 
 def _list_remarks(a: Side, b: Side) -> Iterator[str]:
     """Say what could not be told."""
+    if a.kind == "scores" and not (a.data and b.data):
+        yield _NO_DATA
     needed = {"publication_year": "changed years", "n_references": "new and lost references"}
     lacks = [what for name, what in needed.items() if name not in a.known & b.known]
     lacks += ["merged works"] if a.dois is None or b.dois is None else []

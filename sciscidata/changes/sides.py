@@ -169,7 +169,7 @@ def _open_corpus(folder: Path, name: str, scoring: Scoring) -> Side:
 
 def _open_scores(path: Path, name: str, thresholds: LabelThresholds) -> Side:
     facts = verify_scores(path)
-    rows, data = pl.scan_parquet(path, glob=False), str(facts.get("corpus_sha256", ""))
+    rows, data = pl.scan_parquet(path, glob=False), facts["corpus_sha256"] or ""
     if facts["stage"] == "id_scores":
         rows = _number_ids(rows.collect()).lazy()
     elif facts["stage"] != "cd":
@@ -177,8 +177,8 @@ def _open_scores(path: Path, name: str, thresholds: LabelThresholds) -> Side:
             f"{path} holds {facts['stage'].replace('_', ' ')}, needs CD indices, as `sciscidata cd` and `score` write "
             f"them. {_NEEDED}"
         )
-    stated = {**facts["config"], "source kind": facts["source"]}
-    stated |= {"source corpus_sha256": data} if data else {}
+    stated = dict(facts["config"])
+    stated |= {"source kind": facts["source"], "source corpus_sha256": data} if data else {}
     stated |= {"shard": facts["shard"]} if "shard" in facts else {}
     measure = {option: value for option, value in facts["config"].items() if option != "prior"}  # it makes no label
     side = _open_frame(rows, name, thresholds)

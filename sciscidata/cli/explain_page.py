@@ -14,7 +14,7 @@ from sciscidata.config import BuildConfig
 from sciscidata.disruption.config import CDConfig
 from sciscidata.explanation.by_api import describe_cost
 from sciscidata.explanation.explain import explain
-from sciscidata.explanation.explanation import NOTES, Explanation, show
+from sciscidata.explanation.explanation import NOTES, Explanation, show, with_own_ids
 from sciscidata.explanation.prior_of_corpus import read_prior
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
@@ -93,6 +93,6 @@ def _print(found: Explanation) -> Iterator[Part]:
         yield f"{heading} ({rows.height:,}{more}):"
         if name in NOTES:
             yield f"  {NOTES[name]}"
-        some = rows.drop(_ONLY_ON_THE_PAGE, strict=False)
+        some = with_own_ids(rows).drop(_ONLY_ON_THE_PAGE, strict=False)
         cells = [[shorten(show(cell), _LETTERS) for cell in row] for row in some.head(_ROWS).iter_rows()]
         yield from (f"  {line}" for line in align_columns([some.columns, *cells]))

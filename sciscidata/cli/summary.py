@@ -380,9 +380,11 @@ def print_result(path: Path) -> Iterator[Part]:
         yield f"  judged: {left_out.judged:,}.{left_out.describe(measure.rows.removesuffix('s'))}"
     yield f"  columns: {', '.join(metadata['columns'])}"
     if metadata["corpus_sha256"] is None:
-        yield f"  of: {metadata['source']}"
+        yield f"  of: {metadata.get('ids', metadata['source'])}"
     else:
         yield f"  corpus: {metadata['source']}, corpus.json sha256 {metadata['corpus_sha256']}"
+        if "ids" in metadata:
+            yield f"  of: {metadata['ids']}"
     yield from _list_place("scores", path)
     yield f"  {size['bytes']:,} bytes  sha256 {size['sha256']}"
 

@@ -200,7 +200,8 @@ def read_report(out: Path) -> tuple[dict[str, Any], str]:
             raise TypeError
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if not out.is_dir():
-            msg = f"no corpus in {out}: there is no such folder. Make one with `sciscidata ingest`, or check the path."
+            what = "it is a file, and a corpus is a folder" if out.is_file() else "there is no such folder"
+            msg = f"no corpus in {out}: {what}. Make one with `sciscidata ingest`, or check the path."
         elif any((out / name).is_dir() for name in TABLES):
             msg = (
                 f"the corpus in {out} is not finished, or was made by an earlier version: no readable {INDEX}. Run the "

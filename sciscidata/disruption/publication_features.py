@@ -83,7 +83,8 @@ def compute_publication_features(
         their own year; reference_cd_mean: Float64, their mean CD index by all earlier works, -1 .. 1.
         n_coupled, n_coupled_twice: Int64, earlier works that cite at least one, two of the references. coupling_max:
         Int64, the most references that an earlier work shares; coupling_mean: Float64, the mean over n_coupled.
-        Null where undefined. Without a year, all is null. Without references, all but n_references (0).
+        Null where undefined. Without a year, all but the field is null. Without references, all but year, field and
+        n_references (0).
 
     Raises:
         ConfigError: when called, if ``n_threads`` is not a whole number above 0.

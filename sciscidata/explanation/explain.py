@@ -153,7 +153,7 @@ def explain(
     citers = list_works(found.citers, around)
     lines = [
         sentences.name_work(around),
-        *sentences.describe_counts(row, config, cut),
+        *sentences.describe_counts(row, config, cut, around.last_year),
         *sentences.describe_judged(row, around.last_year),
         *sentences.describe_outside({} if classes[""] is None else count_outside(around, config, found)),
         *sentences.describe_certainty(row, prior),

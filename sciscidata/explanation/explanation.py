@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import polars as pl
 
+from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.terminal.messages import printable
 
 _ROWS: Final = 20  # of a table in HTML
@@ -21,6 +22,8 @@ _TABLES: Final = {
     "turns": "What would turn the label",
     "venue_pairs": "Venue pairs behind z",
 }
+#: Column of ids of the user's table beside ``shared``.
+SHARED_ORIGINAL: Final = "shared_original_id"
 #: What the columns of a table mean, a line each.
 NOTES: Final = {
     "citers": "class i cites none of its references, class j at least one; n_shared counts those that it cites too.",
@@ -35,7 +38,8 @@ class Explanation:
     """The papers behind the CD index of one work, as ``explain`` finds them.
 
     ``print`` shows the sentences, a notebook also the tables. Every table has one row a work, sorted by year, where
-    nothing else is said. ``original_id``, ``title`` and ``doi`` are there where the works have them.
+    nothing else is said. ``original_id``, ``title`` and ``doi`` are there where the works have them. With
+    ``original_id``, ``shared_original_id`` has the same ids of your own as ``shared`` has numbers.
 
     Attributes:
         text: the sentences, a line each.
@@ -97,6 +101,7 @@ class Explanation:
 
 def _table(heading: str, note: str, rows: pl.DataFrame, most: int) -> str:
     more = f" (the first {most:,} of {rows.height:,})" if rows.height > most else f" ({rows.height:,})"
+    rows = with_own_ids(rows)
     shown = [name for name in rows.columns if name != "doi"]
     head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in shown)
     body = "".join(f"<tr>{_cells(row, shown)}</tr>" for row in rows.head(most).iter_rows(named=True))
@@ -105,11 +110,20 @@ def _table(heading: str, note: str, rows: pl.DataFrame, most: int) -> str:
     return f'<h3>{_text(heading + more)}</h3>{said}<div class="wide" tabindex="0">{table}</div>'
 
 
+def with_own_ids(rows: pl.DataFrame) -> pl.DataFrame:
+    """Leave out numbers of works where a table has the user's own ids; a work without one keeps its number."""
+    if ORIGINAL_ID not in rows.columns:
+        return rows
+    own = [pl.col(name).cast(pl.String) for name in (ORIGINAL_ID, "work_id")]
+    rows = rows.with_columns(pl.coalesce(own).alias(ORIGINAL_ID)).drop("work_id", "shared", strict=False)
+    return rows.rename({SHARED_ORIGINAL: "shared"}, strict=False)
+
+
 def _cells(row: dict[str, Any], shown: Iterable[str]) -> str:
     """Write the cells of a row; the title of a work, else its id, leads to its DOI."""
     cells = {name: _text(show(row[name])) for name in shown}
     if row.get("doi"):
-        name = "title" if row.get("title") else "work_id"
+        name = "title" if row.get("title") else ORIGINAL_ID if ORIGINAL_ID in row else "work_id"
         cells[name] = f'<a href="https://doi.org/{quote(row["doi"])}" rel="noreferrer">{cells[name]}</a>'
     return "".join(f"<td>{cell}</td>" for cell in cells.values())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any, Final
 
@@ -19,10 +20,11 @@ _BEGINNING: Final = 5  # letters or digits that a suggestion has in common
 _MOST: Final = 2_000  # works that are looked at for one
 
 
-def find_work(work: object, works: pl.LazyFrame, where: str) -> int:
+def find_work(work: object, works: pl.LazyFrame, where: str, is_cited: Callable[[int], bool] = lambda _: False) -> int:
     """Return the work_id of a work of WORKS.
 
-    A WorkIdError says that there is none, or that several have the DOI; ``where`` names the works.
+    A WorkIdError says that there is none, or that several have the DOI; ``where`` names the works, and ``is_cited``
+    tells whether others cite a number that no work has.
     """
     number, doi = read_name(work)
     there = works.collect_schema()
@@ -39,8 +41,13 @@ def find_work(work: object, works: pl.LazyFrame, where: str) -> int:
     if found.height == 1:
         return found["work_id"].item()
     if found.height:
-        ids = ", ".join(map(str, found["work_id"]))
-        raise WorkIdError(f"explain: several works of {where} are {shorten(text)!r}: work_id {ids}. Name one of them.")
+        own = ORIGINAL_ID if ORIGINAL_ID in found.columns else "work_id"
+        ids = ", ".join(map(str, found[own]))
+        raise WorkIdError(f"explain: several works of {where} are {shorten(text)!r}: {own} {ids}. Name one of them.")
+    if number is not None and doi is None and is_cited(number):
+        raise WorkIdError(
+            f"explain: {where} has no work {shorten(text)!r}, and others cite it: merged or deleted. Ask by its DOI."
+        )
     raise WorkIdError(f"explain: {where} has no work {shorten(text)!r}.{_suggest(text, number, doi, rows)}")
 
 

@@ -99,6 +99,11 @@ def is_known(graph: CitationGraph, work_id: int) -> bool:
     return 0 <= find_places(graph, np.array([work_id]))[0] < graph.n_known
 
 
+def is_cited(graph: CitationGraph, work_id: int) -> bool:
+    """Whether an id that no row of WORKS has is cited by works of a graph."""
+    return bool(find_places(graph, np.array([work_id]))[0] >= graph.n_known)
+
+
 def find_places(graph: CitationGraph, ids: Int64Array) -> Int64Array:
     """Return the index of each id in a graph, -1 where it has none."""
     offsets = graph.year_offsets if graph.day_offsets is None else graph.day_offsets

@@ -18,6 +18,7 @@ from sciscidata.explanation.neighbourhood import (
     Neighbourhood,
     cut_from_frames,
     cut_from_graph,
+    is_cited,
     is_known,
     read_facts,
 )
@@ -62,7 +63,7 @@ def open_work(work: object, works: AnyFrame, citations: AnyFrame | None, config:
         graph = find_corpus_graph(works, time=config.time)
         work_id = read_name(work)[0]
         if work_id is None or not is_known(graph, work_id):  # else no file of works needs to be searched
-            work_id = find_work(work, corpus.works, f"the corpus in {works}")
+            work_id = find_work(work, corpus.works, f"the corpus in {works}", lambda number: is_cited(graph, number))
         around = cut_from_graph(graph, work_id)
         facts = read_facts(corpus.works, around.facts["work_id"])
         times = [name for name in (YEAR, DATE) if name in around.facts.columns]
@@ -75,7 +76,11 @@ def open_work(work: object, works: AnyFrame, citations: AnyFrame | None, config:
     time: Time = config.time
     lazy = require_times(works, time, stage=_STAGE)
     edges = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=_STAGE)
-    around = cut_from_frames(find_work(work, lazy, "works"), lazy, edges, time)
+
+    def has_citer(number: int) -> bool:
+        return not edges.filter(pl.col("cited_id") == number).head(1).collect(engine="streaming").is_empty()
+
+    around = cut_from_frames(find_work(work, lazy, "works", has_citer), lazy, edges, time)
     return Opened(around, (lazy, edges))
 
 

@@ -32,11 +32,13 @@ def name_work(around: Neighbourhood) -> str:
     return f"{printable(name)}{f' ({year})' if year is not None else ''}{f': {printable(title)}' if title else ''}"
 
 
-def describe_counts(row: dict[str, Any], config: CDConfig, cut: LabelThresholds) -> list[str]:
+def describe_counts(
+    row: dict[str, Any], config: CDConfig, cut: LabelThresholds, last_year: int | None = None
+) -> list[str]:
     """Say which works are counted, and what index and label follow; or why there is none."""
     if row["n_i"] is None:
         return ["Its publication year is not known, so no citer can be counted and it has no CD index."]
-    n_refs, years = int(row["n_refs"]), describe_window(row["publication_year"], config)
+    n_refs, years = int(row["n_refs"]), describe_window(row["publication_year"], config, last_year)
     n_i, n_j, n_k = (int(row[name]) for name in ("n_i", "n_j", "n_k"))
     n = n_i + n_j
     lines = [_describe_citers(n_i, n_j, n_k, n_refs, years)]
@@ -97,13 +99,16 @@ def _comma(label: str | None) -> str:
     return f", {label}" if label else ""
 
 
-def describe_window(year: int | None, config: CDConfig) -> str:
-    """Say in which years citers count, where one span holds for all of them."""
+def describe_window(year: int | None, config: CDConfig, last_year: int | None = None) -> str:
+    """Say in which years citers count, where one span holds for all of them, and whether the data end before."""
     if year is None or config.window_from != "focal" or config.time != "publication_year" or config.earlier_citers:
         return ""
     times = config.times_of_citers(year, config.window_years)
     if config.window_years is None:
         return f" since {times[0]}"
+    if last_year is not None and last_year < times[-1]:
+        span = f"{times[0]} to {times[-1]}" if len(times) > 1 else f"{times[0]}"
+        return f" (window {span}, data end in {last_year})"
     return f" in {times[0]}" if len(times) == 1 else f" ({times[0]} to {times[-1]})"
 
 

@@ -10,11 +10,19 @@ from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.disruption.label_prior import SHIPPED, LabelPrior
 from sciscidata.disruption.self_citations import require_authors
 from sciscidata.explanation.classes import Classes, label, score
+from sciscidata.explanation.explanation import SHARED_ORIGINAL
 from sciscidata.explanation.neighbourhood import DATE, YEAR, Neighbourhood
 from sciscidata.frames import AnyFrame
 from sciscidata.judged import is_judged
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.records.ids import ORIGINAL_ID
+
+
+def _own_ids(facts: pl.DataFrame) -> pl.Expr:
+    """Write the works of ``shared`` as the ids of the user's table; a work without a row keeps its number."""
+    number, dtype = pl.element(), facts.schema[ORIGINAL_ID]
+    own = number.replace_strict(facts["work_id"], facts[ORIGINAL_ID], default=None, return_dtype=dtype)
+    return pl.col("shared").list.eval(pl.coalesce(own, number.cast(dtype)))
 
 
 def list_works(rows: pl.DataFrame, around: Neighbourhood, most: int | None = None) -> pl.DataFrame:
@@ -24,6 +32,8 @@ def list_works(rows: pl.DataFrame, around: Neighbourhood, most: int | None = Non
     first = [name for name in facts.columns if name in named.columns and name != "doi"]
     if "shared" in named.columns:
         named = named.with_columns(n_shared=pl.col("shared").list.len()).select(pl.exclude("shared"), "shared")
+        if ORIGINAL_ID in facts.columns:
+            named = named.with_columns(_own_ids(facts).alias(SHARED_ORIGINAL))
     if "doi" in named.columns:
         named = named.select(pl.exclude("doi"), "doi")
     ordered = named.select(*first, pl.exclude(first)).sort("publication_year", "work_id", nulls_last=True)

@@ -89,6 +89,10 @@ def _read_file(path: Path, column: str | None) -> ListedIds:
         return _finish(split_ids(sys.stdin.read()), "standard input")
     if path.is_dir():
         raise InputNotFoundError(f"{path} is a folder. Name a file in it that holds ids: {_FORMS}.")
+    if path.exists() and not path.is_file():
+        raise InputNotFoundError(
+            f"{path} is a pipe or a device, needs a file. Write the ids into one, or pipe them into `--ids -`."
+        )
     if not path.is_file():
         raise InputNotFoundError(f"{path} does not exist. Check the path; it is relative to {Path.cwd()}.")
     with path.open("rb") as file:
@@ -217,7 +221,7 @@ def _choose_columns(table: pl.DataFrame, column: str | None, where: str) -> list
             return named[:1]
         raise SchemaMismatchError(
             f"no column of {where} holds DOIs or OpenAlex ids; it has {list_names(table.columns)}. Name the column of "
-            "ids: id_column=... ."
+            "ids: id_column=..."
         )
 
     def rank(name: str) -> tuple[int, int]:

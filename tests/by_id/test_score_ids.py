@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -20,6 +22,7 @@ from sciscidata import (
     compute_cd_index,
     compute_label_confidence,
     compute_labels,
+    from_tables,
     indicators,
     ingest,
     scan_corpus,
@@ -276,6 +279,8 @@ def test_the_command_writes_csv_or_parquet_and_never_replaces_another_file(world
     [
         (["--ids", "none.csv"], "none.csv does not exist. Check the path"),
         (["--ids", "."], "is a folder. Name a file in it"),
+        (["--ids", "pipe"], "pipe is a pipe or a device, needs a file. Write the ids into one, or pipe them into"),
+        (["--ids", "words.csv"], "it has x, y. Name the column of ids: --id-column"),
         (["--ids", "dois.csv", "--id-column", "DIO"], "has no column 'DIO'; it has title, DOI. Did you mean DOI?"),
         (["--ids", "authors.txt"], "'A5023888391' is the id of an author"),
         (["--ids", "empty.csv"], "empty.csv is empty"),
@@ -288,6 +293,8 @@ def test_a_wrong_command_is_one_line(tmp_path, monkeypatch, capsys, words, messa
     (tmp_path / "dois.csv").write_text("title,DOI\nx,10.1001/JAMA.288.3.321\n")
     (tmp_path / "authors.txt").write_text("A5023888391\nA5023888392\n")
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "words.csv").write_text("x,y\na b,c d\n")
+    os.mkfifo(tmp_path / "pipe")
     try:
         status = main(["score", *words, "--source", "example", "--out", "scores.csv"])
     except SystemExit as end:
@@ -335,3 +342,31 @@ def test_counts_are_those_of_sets_in_random_graphs(data):
             assert (row["reason"], row["n_i"], row["cd_index"]) == ("no year", None, None)
         else:
             assert [row[name] for name in COUNTS[:4]] == [scores[name] for name in COUNTS[:4]]
+
+
+def test_a_source_without_dois_says_so_where_dois_are_asked_for(home, caplog):
+    works = pl.DataFrame({"work_id": ["a", "b"], "publication_year": [1990, 1995]})
+    citations = pl.DataFrame({"citing_id": ["b"], "cited_id": ["a"]})
+    asked = {"cache_dir": home, "prior": "shipped"}
+    score_ids(["10.1/a"], from_tables(works, citations), **asked)
+    assert any("no work of this source has a DOI" in message for message in caplog.messages)
+    caplog.clear()
+    with_doi = from_tables(works.with_columns(DOI=pl.Series(["10.1/a", None])), citations)
+    assert score_ids(["10.1/A", "10.1/b"], with_doi, **asked)["openalex_id"].to_list() == ["a", None]
+    score_ids(["10.1/b"], with_doi, **asked)
+    score_ids(["a"], from_tables(works, citations), **asked)
+    assert not any("has a DOI" in message for message in caplog.messages)
+
+
+def test_a_doi_of_several_works_is_noted_in_its_row(home):
+    works = pl.DataFrame(
+        {"work_id": ["a", "b", "c"], "publication_year": [1990, 1995, 1996], "doi": ["10.1/a", "10.1/a", "10.1/c"]}
+    )
+    works = works.with_columns(cited_by_count=pl.Series([1, 5, 0]))
+    citations = pl.DataFrame({"citing_id": ["b", "c"], "cited_id": ["a", "b"]})
+    rows = score_ids(["10.1/A", "10.1/c", "a"], from_tables(works, citations), cache_dir=home, prior="shipped")
+    assert rows.select("openalex_id", "note").rows() == [
+        ("b", "2 works have this DOI; this one has most citations"),
+        ("c", None),
+        ("a", None),
+    ]

@@ -226,8 +226,28 @@ def test_scores_of_a_list_are_compared_with_those_of_another_month(run, versions
     assert both.height == works.len()
     for name in ("label_a", "label_b", "cause", "judged_a", "judged_b", "n_references_b", "publication_year_a"):
         assert both[name].to_list() == both[f"{name}_all"].to_list(), name
-    assert "source corpus_sha256" not in str(found)
+    assert [name for name, *_ in found.settings.rows()] == ["source corpus_sha256"]
     assert found.verdict in run("compare", *files)[1]
+
+
+def test_scores_of_a_list_say_that_the_data_are_not_known_if_no_corpus_states_them(run, versions, tmp_path):
+    corpus = str(versions.corpora[1])
+    numbers = ssd.compare(*versions.corpora).changes.filter(status="kept").collect()["work_id"].head(20)
+    (tmp_path / "ids.txt").write_text("\n".join(f"W{number}" for number in numbers))
+    score = ("score", "--ids", str(tmp_path / "ids.txt"), "--cache-dir", str(tmp_path / "cache"), "--prior", "shipped")
+    files = {name: str(tmp_path / f"{name}.parquet") for name in ("corpus", "again", "example")}
+    for name in ("corpus", "again"):
+        assert run(*score, "--corpus", corpus, "--out", files[name])[0] == 0
+    assert run(*score, "--source", "example", "--out", files["example"])[0] == 0
+    same = str(ssd.compare(files["corpus"], files["again"]))
+    assert "settings and data: the same, as far as both state them" in same
+    assert "whether the data" not in same
+    unknown = str(ssd.compare(files["corpus"], files["example"]))
+    assert "settings: the same, as far as both state them; data: not known" in unknown
+    assert "not told: whether the data are the same; A or B does not state its corpus" in unknown
+    assert "ids.txt" not in unknown
+    assert "of: ids.txt" in run("describe", files["corpus"])[1]
+    assert "corpus.json sha256 " in run("describe", files["corpus"])[1]
 
 
 def test_a_large_comparison_goes_part_by_part_and_writes_the_same(versions, tmp_path, monkeypatch):
@@ -339,6 +359,7 @@ def test_what_cannot_be_compared_is_said_in_one_line(versions, releases, tmp_pat
         (ConfigError, "has no effect: a file of scores", versions.scores, {"windows": (5, 10)}),
         (ConfigError, "has 3 values", versions.corpora, {"windows": (5, 10, 3)}),
         (ConfigError, "no convention 'foo'", versions.corpora, {"conventions": ("foo",)}),
+        (EmptyInputError, "compare: A has no work", (scores.clear(), scores), {}),
         (EmptyInputError, "no work in common", (scores, scores.with_columns(pl.col("work_id") + 1)), {}),
         (SchemaMismatchError, "B lacks column 'n_i'", (scores, scores.drop("n_i")), {}),
         (SchemaMismatchError, "B is of type dict, needs a frame", (scores, {"work_id": [1]}), {}),

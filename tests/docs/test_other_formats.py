@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +100,20 @@ def test_ids_of_19_digits_are_text_in_every_format(tmp_path, kind):
         table.to_csv(path, index=False)
         back = pd.read_csv(path, dtype={"work_id": str})
     assert sorted(back["work_id"]) == sorted(map(str, ids))
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+def test_the_command_for_r_keeps_every_digit_and_reads_true_and_false(tmp_path):
+    ids = [1_234_567_890_123_456_740, 1_234_567_890_123_456_741, 1_234_567_890_123_456_742]
+    papers = pl.DataFrame({"work_id": ids, "publication_year": [1990, 1995, 2000]})
+    cites = pl.DataFrame({"citing_id": ids[1:], "cited_id": ids[:2]})
+    ssd.score_ids([*map(str, ids), "lost"], ssd.from_tables(papers, cites), cache_dir=tmp_path).write_csv(
+        tmp_path / "scores.csv"
+    )
+    blocks = blocks_of(REPOSITORY / "docs" / "to_r_and_stata.md")
+    (read,) = (block.code for block in blocks if "read.csv" in block.code)
+    (tmp_path / "read.R").write_text(
+        f"options(warn = 2)\n{read}\ncat(scores$openalex_id, scores$asked, scores$window_complete, sep = ' ')\n"
+    )
+    run = subprocess.run(["Rscript", "read.R"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == [*map(str, ids), "NA", *map(str, ids), "lost", "TRUE", "FALSE", "FALSE", "NA"]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import sciscidata as ssd
+from sciscidata.cli import explain_page
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.config import COMPAT
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, StorageError, WorkIdError
@@ -19,6 +20,7 @@ from sciscidata.graph.citers import write_citers
 from sciscidata.graph.graph import build_graph, graph_folder, read_graph
 from sciscidata.indicators import compute_cd_interval, compute_independent_cd_index, find_label_prior
 from sciscidata.label_thresholds import compute_disruption_labels
+from sciscidata.schemas import WORKS, Corpus
 from tests import oracles
 from tests.disruption.test_index import configs, edge_lists, frames, until, windows, years_of_works
 from tests.real_graphs import scan_real
@@ -398,3 +400,54 @@ def test_counts_by_year_hold_all_works_however_few_are_listed(example, scored):
     counts = dict(found.by_year.group_by("class").agg(pl.col("works").sum()).rows())
     row = found.scores.row(0, named=True)
     assert counts == {name[-1]: row[name] for name in ("n_i", "n_j", "n_k") if row[name]}
+
+
+def test_own_ids_stand_for_numbers_wherever_a_work_is_shown(capsys):
+    ids = [f"paper-{n}" for n in range(5)]
+    table = pl.DataFrame({"work_id": ids, "publication_year": [1990, 2000, 2001, 2002, 2003], "doi": "10.1/a"})
+    edges = pl.DataFrame({"citing_id": [ids[1], ids[1], ids[2], ids[2], ids[3], ids[4]],
+                          "cited_id": [ids[0], "lost", ids[1], "lost", ids[1], ids[0]]})  # fmt: skip
+    works, citations, _ = ssd.from_tables(table, edges)
+    found = ssd.explain("paper-1", works, citations)
+    (lost,) = {*found.citers.explode("shared")["shared"].drop_nulls()}
+    assert found.citers["shared_original_id"].to_list() == [[str(lost)], []]
+    assert found.citers_of_references["shared_original_id"].to_list() == [["paper-0"]]
+    numbers = [*map(str, works.collect()["work_id"])]
+    html = found.to_html()
+    assert "paper-0" in html
+    assert str(lost) in html
+    assert not [number for number in numbers if number in html]
+    assert 'href="https://doi.org/10.1/a"' in html
+    explain_page._print(found)
+    said = capsys.readouterr().out
+    assert "paper-0" in said
+    assert not [number for number in numbers if number in said]
+    with pytest.raises(WorkIdError, match="original_id paper-") as error:
+        ssd.explain("10.1/a", works, citations)
+    assert not [number for number in numbers if number in str(error.value)]
+
+
+def test_the_bracket_says_if_the_data_end_within_the_window(example):
+    works, citations, _ = example
+    found = ssd.explain(2888898681, works, citations)
+    assert "52 later works cite it (window 2019 to 2023, data end in 2022)" in found.text
+    assert "17 later works cite it (2015 to 2019)" in ssd.explain(2013970299, works, citations).text
+
+
+def test_a_deleted_work_is_called_as_score_calls_it(tmp_path):
+    works = pl.DataFrame(
+        {"work_id": [1, 2, 3], "publication_year": [1990, 1995, 2000]}, schema_overrides={"publication_year": pl.Int32}
+    )
+    citations = pl.DataFrame({"citing_id": [2, 3, 3], "cited_id": [1, 9, 2]})
+    assert (
+        ssd.score_ids(
+            ["W9"],
+            Corpus(pl.concat([works, WORKS.to_frame()], how="diagonal").lazy(), citations.lazy(), {"kind": "frames"}),
+            cache_dir=tmp_path,
+        )["reason"].item()
+        == "merged or deleted"
+    )
+    with pytest.raises(WorkIdError, match="works has no work 'W9', and others cite it: merged or deleted"):
+        ssd.explain("W9", works, citations)
+    with pytest.raises(WorkIdError, match=r"has no work 'W8'\. Name it by"):
+        ssd.explain("W8", works, citations)

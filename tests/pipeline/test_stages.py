@@ -567,6 +567,7 @@ def test_every_labelled_work_of_any_source_is_exported_with_the_lines_of_a_relea
     ("arguments", "message"),
     [
         (["graph", "nowhere"], "no corpus in nowhere: there is no such folder"),
+        (["cd", "file", "--out", "cd.parquet"], "no corpus in file: it is a file, and a corpus is a folder"),
         (["cd", ".", "--out", "cd.parquet"], "no corpus in .: no readable corpus.json"),
         (["cd", "half", "--out", "cd.parquet"], "the corpus in half is not finished"),
         (["novelty", "lonely", "--out", "n.parquet"], "holds no citations, so it has no graph"),

@@ -145,7 +145,7 @@ def test_years_may_be_numbers_text_or_dates(years, expected, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("year", [20001, 0, -5, "05/06/2001", 2001.5, 9999, "n.d."])
+@pytest.mark.parametrize("year", [20001, 0, -5, "05/06/2001", "15.03.1991", 2001.5, 9999, "n.d."])
 def test_an_impossible_year_is_null_and_counted_with_one_warning(year, caplog):
     table = pl.DataFrame({"work_id": ["a", "b", "c"], "publication_year": [year, None, type(year)(2001)]})
     with caplog.at_level(logging.WARNING):
@@ -153,9 +153,10 @@ def test_an_impossible_year_is_null_and_counted_with_one_warning(year, caplog):
     assert works.collect().sort("original_id")["publication_year"].to_list() == [None, None, 2001]
     assert facts["impossible_years"], facts["without_year"] == (1, 2)
     assert facts["citations_without_id"] == 1
+    remedy = "; write years as 2001 or 2001-05-09" if isinstance(year, str) else ""
     assert [record.message for record in caplog.records] == [
         f"from_tables: 1 work has a year that is not from 1000 to 2100 (now null; for example {year!r} in column "
-        "'publication_year'); 1 citation lacks one of its ids (left out)"
+        f"'publication_year'{remedy}); 1 citation lacks one of its ids (left out)"
     ]
 
 
@@ -330,3 +331,38 @@ def test_numbering_leaves_the_ids_of_its_caller_alone():
     without_missing(words)
     assert ids.to_list() == [5, 2**62 + 9, None]
     assert words.to_list() == ["NA", "b"]
+
+
+def test_a_column_doi_is_read_in_any_case_and_unused_columns_are_listed(tmp_path, caplog):
+    works = pl.DataFrame(WORKS_TABLE).with_columns(
+        DOI=pl.Series(["https://doi.org/10.1/A", "10.1/b", None, None]), team=1
+    )
+    with caplog.at_level(logging.INFO):
+        corpus = ssd.from_tables(works, pl.DataFrame(CITES), **NAMES)
+    assert "from_tables: columns of works that are not used: team" in caplog.messages
+    dois = dict(corpus.works.select("original_id", "doi").collect().iter_rows())
+    assert dois == {"P1": "10.1/a", "P2": "10.1/b", "P3": None, "P4": None}
+    kept = ssd.from_tables(works, pl.DataFrame(CITES), **NAMES, keep=["DOI"]).works.collect()
+    assert (kept["doi"].count(), kept["DOI"].count()) == (2, 2)
+    both = ssd.from_tables(works.with_columns(doi=pl.lit("10.2/x")), pl.DataFrame(CITES), **NAMES)
+    assert {*both.works.collect()["doi"]} == {"10.2/x"}
+    works.write_csv(tmp_path / "w.csv")
+    pl.DataFrame(CITES).write_csv(tmp_path / "c.csv")
+    config = TablesConfig(works=(str(tmp_path / "w.csv"),), citations=(str(tmp_path / "c.csv"),), **NAMES)
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        on_disk = ingest_tables(config, tmp_path / "corpus")
+    assert dict(on_disk.works.select("original_id", "doi").collect().iter_rows()) == dois
+    assert caplog.messages.count("tables: columns of works that are not used: team") == 1
+
+
+def test_swapped_files_are_named_and_a_work_without_id_names_its_table(tmp_path):
+    files = [str(tmp_path / name) for name in ("w.csv", "c.csv")]
+    pl.DataFrame(WORKS_TABLE).write_csv(files[0])
+    pl.DataFrame(CITES).write_csv(files[1])
+    swapped = TablesConfig(works=(files[1],), citations=(files[0],), **NAMES)
+    with pytest.raises(SchemaMismatchError, match=r"TablesConfig.works names .*c.csv, .*Swap the two"):
+        ingest_tables(swapped, tmp_path / "corpus")
+    without = pl.DataFrame(WORKS_TABLE).with_columns(pid=pl.Series([None, "P2", "P3", "P4"]))
+    with pytest.raises(WorkIdError, match=r"^from_tables: works: 1 work has no id"):
+        ssd.from_tables(without, pl.DataFrame(CITES), **NAMES)

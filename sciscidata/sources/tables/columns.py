@@ -96,9 +96,28 @@ def find_columns(
     return columns
 
 
-def kept_columns(there: Iterable[str]) -> list[str]:
-    """List the further columns of WORKS that a table has."""
-    return [name for name in _KEPT if name in there]
+def are_swapped(works: Sequence[str], citations: Sequence[str], given: Names) -> bool:
+    """Whether the table of works has the columns of citations, and that of citations lacks them."""
+
+    def has_ends(there: Sequence[str]) -> bool:
+        names = ((given.get(role) or own) for role, own in OF_CITATIONS.items())
+        return all(any(name in there for name in ([one] if isinstance(one, str) else one)) for one in names)
+
+    return has_ends(works) and not has_ends(citations)
+
+
+def kept_columns(there: Iterable[str], used: Iterable[str] = ()) -> dict[str, str]:
+    """Find the further columns of WORKS in a table, apart from those ``used``; ``doi`` may be ``DOI`` there."""
+    free = [column for column in there if column not in {*used}]
+    kept = {name: name for name in _KEPT if name in free}
+    doi = next((column for column in free if column.lower() == "doi"), None)
+    return kept if doi is None else {"doi": doi} | kept
+
+
+def say_unused(there: Sequence[str], used: Iterable[str], stage: str) -> None:
+    """Log which columns of a table of works are not read."""
+    if unused := [column for column in there if column not in {*used}]:
+        logger.info("%s: columns of works that are not used: %s", stage, list_names(unused))
 
 
 def work_rows(
@@ -127,7 +146,8 @@ def work_rows(
         if venue.dtype == pl.String() and "source_name" not in rows.columns:
             made.append(venue.alias("source_name"))
     made += [_cast(rows[at[role]], pl.String()).alias(name) for role, name in _TEXTS.items() if role in at]
-    made += [_cast(rows[name], WORKS[name]) for name in kept_columns(rows.columns) if name not in at.values()]
+    kept = kept_columns(rows.columns, at.values())
+    made += [_cast(rows[column], WORKS[name]).alias(name) for name, column in kept.items()]
     made = pl.DataFrame(made)
     if "doi" in made.columns:
         dois, is_changed = read_dois(made["doi"])
@@ -294,10 +314,11 @@ def require_years(tally: Tally, n_works: int, table: str) -> None:
 
 def warn_of_gaps(tally: Mapping[str, int], stage: str, example: str = "") -> None:
     """Log one warning for what a table lacks, if anything; ``example`` shows a value that is no year."""
+    remedy = "; write years as 2001 or 2001-05-09" if example.startswith("for example '") else ""  # a text
     texts = {
         "impossible_years": (
             ("work has", "works have"),
-            f"a year that is not from {FIRST_YEAR} to {LAST_YEAR} (now null{example and f'; {example}'})",
+            f"a year that is not from {FIRST_YEAR} to {LAST_YEAR} (now null{example and f'; {example}'}{remedy})",
         ),
         "citations_without_id": (("citation lacks one of its", "citations lack one of their"), "ids (left out)"),
         "missing_values": (("value is", "values are"), "NA or another word for a missing value (now null)"),

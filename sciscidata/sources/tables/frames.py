@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.frames import to_lazy, with_named_index
 from sciscidata.graph.edges import count_edges, warn_of_edges
 from sciscidata.options.did_you_mean import suggest
@@ -18,6 +18,7 @@ from sciscidata.sources.tables.columns import (
     OF_WORKS,
     Names,
     Tally,
+    are_swapped,
     citation_rows,
     complete_works,
     describe_gaps,
@@ -25,6 +26,7 @@ from sciscidata.sources.tables.columns import (
     kept_columns,
     reference_rows,
     require_years,
+    say_unused,
     warn_of_gaps,
     work_rows,
 )
@@ -57,7 +59,8 @@ def from_tables(
     Args:
         works: one row per work: a frame of Polars (lazy too), pandas, Arrow, DuckDB, or any other with the Arrow
             PyCapsule or the dataframe interchange interface. Further columns with a name of WORKS are kept:
-            cited_by_count, source_name, language, work_type, is_retracted, doi, n_authors.
+            cited_by_count, source_name, language, work_type, is_retracted, doi (also DOI), n_authors. The log lists
+            columns that are not used.
         citations: one row per citation; None: they are in ``references``.
         id: column of ``works``, text or whole numbers. None: work_id.
         year: column of years: whole numbers, floats, text or dates. None: publication_year.
@@ -103,16 +106,20 @@ def from_tables(
     check_citations_given(citations is not None, references, "citations", "references")
     tally = Tally()
     citations = None if citations is None else _Table(citations, "citations")
-    of_citations = {named[role] or own for role, own in OF_CITATIONS.items()}
-    if citations is not None and of_citations <= {*works.columns} and not of_citations <= {*citations.columns}:
+    if citations is not None and are_swapped(works.columns, citations.columns, named):
         raise SchemaMismatchError(f"{_STAGE}: {SWAPPED}")
     at = find_columns(works.columns, OF_WORKS, named, table=f"{_STAGE}: works")
     _check_kept(keep, works.columns)
-    table = works.read([*at.values(), *kept_columns(works.columns), *keep])
+    used = [*at.values(), *kept_columns(works.columns, at.values()).values()]
+    say_unused(works.columns, [*used, *keep], _STAGE)
+    table = works.read([*used, *keep])
     if table.is_empty():
         raise EmptyInputError(f"{_STAGE}: works has no row. Check the table and the filters before.")
-    own, table = table.select(keep), table.drop(name for name in keep if name not in at.values())
-    rows = work_rows(table, at, tally, missing=missing).hstack(own).sort("work_id")
+    own, table = table.select(keep), table.drop(name for name in keep if name not in used)
+    try:
+        rows = work_rows(table, at, tally, missing=missing).hstack(own).sort("work_id")
+    except (WorkIdError, SchemaMismatchError) as error:
+        raise type(error)(f"{_STAGE}: works: {error}") from error
     require_years(tally, rows.height, f"{_STAGE}: works")
     refuse_shared_numbers(rows, f"{_STAGE}: works")
     if citations is None:

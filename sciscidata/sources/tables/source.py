@@ -29,12 +29,14 @@ from sciscidata.sources.tables.columns import (
     OF_CITATIONS,
     OF_WORKS,
     Tally,
+    are_swapped,
     citation_rows,
     complete_works,
     find_columns,
     kept_columns,
     reference_rows,
     require_years,
+    say_unused,
     warn_of_gaps,
     work_rows,
 )
@@ -137,18 +139,24 @@ def ingest_tables(
     works, citations = (
         [TableFile(path, quotes=config.quotes) for path in paths[option]] for option in ("works", "citations")
     )
+    if citations and are_swapped(works[0].columns, citations[0].columns, config.columns):
+        raise SchemaMismatchError(
+            f"TablesConfig.works names {works[0].path}, which has the columns of citations, and TablesConfig.citations "
+            f"names {citations[0].path}, which lacks them. Swap the two."
+        )
     at = _find_columns(works, OF_WORKS, config, "works")
+    kept = [
+        name
+        for name in kept_columns(works[0].columns, at.values()).values()
+        if all(file.is_json or name in file.columns for file in works)
+    ]
+    say_unused(works[0].columns, [*at.values(), *kept, config.authors or ""], "tables")
     if not texts:
         at = {role: name for role, name in at.items() if role not in ("title", "abstract")}
     ends = _find_columns(citations, OF_CITATIONS, config, "citations") if citations else {}
     dtype = _type_of_ids(works, at["id"])
     tally = Tally(dict.fromkeys(GAPS, 0))
     advance = advance or (lambda _: None)
-    kept = [
-        name
-        for name in kept_columns(works[0].columns)
-        if name not in at.values() and all(file.is_json or name in file.columns for file in works)
-    ]
 
     def read_works(columns: list[str]) -> Iterator[pl.DataFrame]:
         wanted = [*(name for role, name in at.items() if role != "references"), *kept]
