@@ -10,7 +10,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -78,14 +78,6 @@ class Hint:
         """Say which option takes a value that this one does not: ``extra={"elsewhere": (pattern, sentence)}``."""
         pattern, sentence = (self.meta("extra") or {}).get("elsewhere", ("", ""))
         return f". {sentence.format(value)}" if sentence and re.fullmatch(pattern, str(value)) else ""
-
-    def suggest(self, value: object) -> str:
-        """Suggest the closest choice to a word, or to the first of a list that is none."""
-        if not self.is_list:
-            return suggest(value, self.choices)
-        items = Hint(get_args(self.kinds[0])[0]).choices
-        words = [value] if isinstance(value, str) else value if isinstance(value, Sequence) else []
-        return next((suggest(word, items) for word in words if word not in items), "") if items else ""
 
     def _needed(self) -> str:
         if self.meta("description"):
@@ -227,7 +219,10 @@ def check_value(
         return convert(value, hint)
     except ValueError as problem:
         got = f"of type {type(value).__name__}" if secret else show_value(value)
-        raise error(f"{name} is {got}, {problem}{hint.elsewhere(value)}.{hint.suggest(value)}") from None
+        known = (Hint(get_args(hint.kinds[0])[0]) if hint.is_list else hint).choices
+        words = [word for word in (value if isinstance(value, list | tuple) else [value]) if isinstance(word, str)]
+        meant = next((suggest(word, known) for word in words if word not in known), "")
+        raise error(f"{name} is {got}, {problem}{hint.elsewhere(value)}.{meant}") from None
 
 
 def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
