@@ -10,6 +10,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -20,7 +21,7 @@ import polars as pl
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import score_graph, score_schema, variants_of
 from sciscidata.disruption.missing_data import is_kept
-from sciscidata.disruption.self_citations import INDEPENDENT, require_authors, score_independently
+from sciscidata.disruption.self_citations import INDEPENDENT, N_SELF_CITERS, require_authors, score_independently
 from sciscidata.disruption.specifications import (
     DEFAULT,
     OUTCOMES,
@@ -32,8 +33,8 @@ from sciscidata.disruption.specifications import (
     name_specification,
 )
 from sciscidata.disruption.windows import close_windows, find_open_in_fields, last_year_of
-from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.frames import AnyFrame
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import build_graph, require_times
 from sciscidata.judged import WINDOW_COMPLETE, is_judged, n_citers
@@ -50,8 +51,10 @@ DISRUPTION: Final = "disruption"
 _COUNTS: Final = ("n_refs", "n_i", "n_j", "n_k", WINDOW_COMPLETE)
 _TEXTS: Final = ("title", "abstract")
 _ENDS: Final = ("estimate", "low", "high")
+_NO_NUMBERS: Final = (str, bytes, bool, np.bool_)
 _MOST_SAID: Final = 3  # problems in a warning
-_NEEDED: Final = "a number, (estimate, low, high), or something with these three names"
+_NEEDED: Final = "a number, (estimate, low, high), or something with these three names, with low <= estimate <= high"
+_ROUNDING: Final = 1e-9  # of the numbers: an end may lie so far beyond the estimate
 
 #: A function of a scored frame: returns a number, (estimate, low, high), or something with these names.
 Estimate = Callable[[pl.DataFrame], Any]
@@ -99,8 +102,9 @@ def run_multiverse(
     ``frame.to_pandas()`` makes a frame of pandas.
 
     ``estimate`` returns a number, ``(estimate, low, high)``, or something with these three names: a dict, a named
-    tuple, an object, or a frame with one row. An error in it costs one specification: its estimate is null, and its
-    ``problem`` says why. The log counts them. If the whole first pass fails, the error is raised.
+    tuple, an object, or a frame with one row. Low and high are the ends of an interval around the estimate, no standard
+    error or p. An error, None, NaN or infinity costs one specification: its estimate is null, and its ``problem`` says
+    why. The log counts them. If the whole first pass has no estimate, the first problem is raised.
 
     Args:
         estimate: the function.
@@ -108,7 +112,9 @@ def run_multiverse(
         citations: CITATIONS.
         config: the choices; ``MultiverseConfig()`` when None, which makes 288 specifications.
         authors: as ``scan_authors`` gives them. Then each specification comes twice: with self-citations, and without
-            citers that share an author (``compute_independent_cd_index``).
+            citers that share an author (``compute_independent_cd_index``). Works without a known author count in
+            neither, so that both have the same works; the log counts them. Without self-citations, a work may lose its
+            last citer, and with it what a specification asks of it.
 
     Returns:
         A Multiverse: its ``specifications`` have one row each, in the order of the choices. The same data, choices and
@@ -117,7 +123,7 @@ def run_multiverse(
     Raises:
         ConfigError, SchemaMismatchError, WorkIdError: as ``compute_cd_index``; also if ``estimate`` returns something
             else.
-        EmptyInputError: if ``works`` has no row.
+        EmptyInputError: if ``works`` has no row, or ``authors`` names no author of a work in it.
 
     Source: Leibel & Bornmann 2024, doi:10.1007/s11192-024-05201-1; specification curves: Simonsohn et al. 2020,
     doi:10.1038/s41562-020-0912-z.
@@ -187,7 +193,23 @@ def _score_passes(
             if open_works is None:  # the same in every pass
                 watched(scores, graph, _STAGE)
                 open_works = find_open_in_fields(works, of_pass, last_year_of(graph))
+                if pairs is not None:
+                    _say_unknown(scores)
             yield _Pass(number, missing, convention, shared, close_windows(scores, open_works))
+
+
+def _say_unknown(scores: pl.DataFrame) -> None:
+    """Log how many works with an index have no known author; raise if no work has one."""
+    if scores[N_SELF_CITERS].null_count() == scores.height:
+        raise EmptyInputError(
+            f"{_STAGE}: authors has no author of a work in works. Make both of the same source, with the same ids."
+        )
+    unknown = scores.filter(pl.col(N_SELF_CITERS).is_null(), pl.col("cd_index").is_not_null()).height
+    if unknown:
+        logger.info(
+            "%s: %s no known author, and count in no specification: what self-citations do to them is not known.",
+            *(_STAGE, counted(unknown, "work with an index has", "works with an index have")),
+        )
 
 
 def _estimate_all(
@@ -203,6 +225,8 @@ def _estimate_all(
         for (window, self_citations), places in views.items():
             of_pass = config.config_of(one.convention, one.shared)
             frame = table.hstack(_view(one.scores, of_pass, window, self_citations))
+            if N_SELF_CITERS in one.scores.columns:
+                frame = frame.filter(one.scores[N_SELF_CITERS].is_not_null())
             for at in places:
                 outcomes[at] = _estimate(estimate, _keep(frame, some[at], config), some[at])
                 advance(1)
@@ -247,46 +271,66 @@ def _estimate(estimate: Estimate, frame: pl.DataFrame, choices: Mapping[str, Any
         returned = estimate(frame)
     except Exception as error:  # the function is the user's
         return _Outcome(frame.height, problem=f"{type(error).__name__}: {one_line(error)}", error=error)
-    values = _read(returned)
-    if values is None:
+    parts = _take_apart(returned)
+    values = _read(parts)
+    if values is None or _is_outside(*values):
+        why = "" if values is None else ": an interval is low to high around the estimate, not a standard error or p"
         raise ConfigError(
-            f"{_STAGE}: estimate returned {one_line(show_value(returned))}, needs {_NEEDED}, with low <= high. "
-            f"Specification: {name_specification(choices)}."
+            f"{_STAGE}: estimate returned {one_line(show_value(returned))}, needs {_NEEDED}{why}. Specification: "
+            f"{name_specification(choices)}."
         )
-    return _Outcome(frame.height, *values, problem=None if values[0] is not None else "estimate returned no number")
+    at, low, high = (value if math.isfinite(value) else None for value in values)
+    word = None if parts[0] is None else values[0]
+    problem = None if at is not None else f"estimate returned {word}, which is no number"
+    return _Outcome(frame.height, at, low, high, problem)
 
 
-def _read(returned: Any) -> tuple[float | None, ...] | None:  # noqa: ANN401
-    """Return estimate, low and high, null where they are no finite number; None if it is something else."""
-    if isinstance(returned, pl.DataFrame) and returned.height == 1:
-        returned = returned.row(0, named=True)
-    parts: list[Any] = [returned, None, None]
-    if isinstance(returned, Mapping):
-        parts = [returned.get(name) for name in _ENDS] if "estimate" in returned else []
-    elif hasattr(returned, "estimate"):
-        parts = [getattr(returned, name, None) for name in _ENDS]
-    elif isinstance(returned, tuple | list | np.ndarray) and np.ndim(returned) == 1:
-        parts = [*returned]
+def _take_apart(returned: Any) -> list[Any]:  # noqa: ANN401
+    """Return estimate, low and high as they came; a list of another length if it is something else."""
+    row: Any = returned
+    if isinstance(row, pl.LazyFrame) or any(hasattr(row, name) for name in ("columns", "column_names")):
+        with suppress(SchemaMismatchError):  # no frame
+            rows = to_lazy(row, "estimate", _STAGE).collect()
+            row = rows.row(0, named=True) if rows.height == 1 else {}
+    if isinstance(row, Mapping):
+        named = {name: row[name] for name in _ENDS if name in row}
+    elif hasattr(row, "estimate"):
+        named = {name: getattr(row, name) for name in _ENDS if hasattr(row, name)}
+    elif isinstance(row, tuple | list | np.ndarray) and getattr(row, "ndim", 1) == 1:
+        return [*row]
+    else:
+        return [row, None, None]
+    return [named.get(name) for name in _ENDS] if [*named] in (["estimate"], [*_ENDS]) else []
+
+
+def _read(parts: list[Any]) -> tuple[float, float, float] | None:
+    """Return the numbers, NaN where there is none; None if it is something else."""
     try:
-        if len(parts) != len(_ENDS) or any(isinstance(part, str | bytes) for part in parts):
+        if len(parts) != len(_ENDS) or any(isinstance(part, _NO_NUMBERS) or np.ndim(part) for part in parts):
             return None
-        numbers = [math.nan if part is None else float(part) for part in parts]
+        at, low, high = (math.nan if part is None else float(part) for part in parts)
     except (TypeError, ValueError):
         return None
-    if numbers[1] > numbers[2]:
-        return None
-    return tuple(number if math.isfinite(number) else None for number in numbers)
+    return at, low, high
+
+
+def _is_outside(at: float, low: float, high: float) -> bool:
+    """Say whether an estimate lies outside its interval by more than rounding; never where there is none."""
+    room = _ROUNDING * max((abs(value) for value in (at, low, high) if math.isfinite(value)), default=0.0)
+    return low > high + room or (math.isfinite(at) and (at < low - room or at > high + room))
 
 
 def _refuse_if_all_fail(outcomes: Mapping[int, _Outcome], chosen: list[dict[str, Any]]) -> None:
-    """Raise if every frame of the first pass made the function fail."""
+    """Raise if no frame of the first pass has an estimate."""
     tried = {at: one for at, one in outcomes.items() if one.works}
-    if tried and all(one.error for one in tried.values()):
-        at, first = next(iter(tried.items()))
+    if tried and all(one.estimate is None for one in tried.values()):
+        at, first = next(((at, one) for at, one in tried.items() if one.error), next(iter(tried.items())))
+        fails, remedy = "gives no number", "Are there nulls or NaN in a column? Drop them: frame.drop_nulls()."
+        if first.error:
+            fails, remedy = "fails", "It gets a frame of Polars; frame.to_pandas() makes one of pandas."
         raise ConfigError(
-            f"{_STAGE}: estimate fails in all {counted(len(tried), 'specification')} of the first pass with works, "
-            f"first in {name_specification(chosen[at])}: {first.problem}. It gets a frame of Polars; frame.to_pandas() "
-            "makes one of pandas."
+            f"{_STAGE}: estimate {fails} in all {counted(len(tried), 'specification')} of the first pass with works, "
+            f"first in {name_specification(chosen[at])}: {first.problem}. {remedy}"
         ) from first.error
 
 
@@ -295,6 +339,13 @@ def _gather(chosen: list[dict[str, Any]], outcomes: Mapping[int, _Outcome]) -> M
     choices = pl.DataFrame(chosen, schema_overrides={"missing": pl.Float64()})
     rows = [outcomes[at] for at in range(len(chosen))]
     found = Multiverse(choices.hstack(pl.DataFrame([one[: len(OUTCOMES)] for one in rows], OUTCOMES, orient="row")))
+    ends = [(one.high, one.works) for one in rows if one.low is not None and one.high is not None]
+    if ends and all(high == works for high, works in ends):
+        logger.warning(
+            "%s: high is the number of works in every specification. Return (estimate, low, high), where low and high "
+            "are the ends of an interval.",
+            _STAGE,
+        )
     problems = Counter(one.problem for one in rows if one.problem)
     if problems:
         places = [one.problem for one in rows]

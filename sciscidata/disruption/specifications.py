@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 import polars as pl
@@ -33,16 +33,20 @@ _Windows = msgspec.Meta(
 _Least = Annotated[int, msgspec.Meta(ge=0)]
 #: The convention of a ``CDConfig`` without options.
 DEFAULT: Final = "default"
-_Convention = Annotated[
-    str,
-    msgspec.Meta(pattern=f"^({'|'.join((DEFAULT, *COMPAT))})$", description=f"one of {', '.join((DEFAULT, *COMPAT))}"),
-]
+_Spans = msgspec.Meta(
+    min_length=1, description="a list of first and last years, such as years=[(1990, 2000)], or None for every year"
+)
+if TYPE_CHECKING:
+    _Convention: TypeAlias = str
+else:
+    _Convention = Literal[DEFAULT, *COMPAT]
 
 #: What a specification gave. Every other column of the frame is a choice.
 OUTCOMES: Final = pl.Schema(
     {"works": pl.Int64(), "estimate": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "problem": pl.String()}
 )
 SELF_CITATIONS: Final = ("counted", "left out")
+_ALIKE: Final = 1e-12  # of the largest: estimates that lie closer differ by rounding
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -77,7 +81,7 @@ class MultiverseConfig(Configuration):
     populations: Annotated[tuple[Population, ...], _Some] = ("judged", "all")
     min_references: Annotated[tuple[_Least, ...], _Some] = (0, 10)
     min_citers: Annotated[tuple[_Least, ...], _Some] = (0, 5)
-    years: Annotated[tuple[tuple[Year, Year] | None, ...], _Some] = (None,)
+    years: Annotated[tuple[tuple[Year, Year] | None, ...], _Spans] = (None,)
     missing: Annotated[tuple[Share, ...], _Some] = (0.0, 0.1)
     seed: int = 0
 
@@ -227,18 +231,21 @@ class Multiverse:
 
     @property
     def share_off_zero(self) -> float | None:
-        """The share of intervals off 0 on the side of the commonest sign; None without intervals."""
-        return self._share_on_side(self.sign)
+        """The share of intervals off 0 on the side of the commonest sign, or above 0 where both are as common.
+
+        None without intervals. An interval without its estimate does not count.
+        """
+        return self._share_on_side(self.sign or 1)
 
     @property
     def share_against(self) -> float | None:
         """The share of intervals off 0 on the other side; None without intervals."""
-        return self._share_on_side(-self.sign)
+        return self._share_on_side(-(self.sign or 1))
 
     def _share_on_side(self, side: int) -> float | None:
-        ends = self.specifications.select("low", "high").drop_nulls()
+        ends = self.specifications.select("estimate", "low", "high").drop_nulls()
         off = ends["low"] > 0 if side > 0 else ends["high"] < 0
-        return float(off.mean()) if ends.height and side else None  # pyright: ignore[reportArgumentType]
+        return float(off.mean()) if ends.height else None  # pyright: ignore[reportArgumentType]
 
     @property
     def influence(self) -> pl.DataFrame:
@@ -266,8 +273,8 @@ class Multiverse:
             f"{self.share_same_sign:.1%} {side}"
         )
         if self.share_off_zero is not None:
-            text += f", {self.share_off_zero:.1%} with an interval off 0 there"
-            text += f" and {self.share_against:.1%} on the other side"
+            here, there = ("off 0 there", "on the other side") if self.sign else ("above 0", "below")
+            text += f", {self.share_off_zero:.1%} with an interval {here} and {self.share_against:.1%} {there}"
         text += "."
         influence = self.influence
         if influence.height and influence["share_of_variance"][0] is not None:
@@ -294,7 +301,9 @@ def require_specifications(frame: AnyFrame, stage: str) -> pl.DataFrame:
 def find_influence(specifications: pl.DataFrame) -> pl.DataFrame:
     """Find the share of variance that each choice alone explains: see ``Multiverse.influence``."""
     known = specifications.drop_nulls("estimate")
-    whole = known["estimate"].var(ddof=0)
+    estimates = known["estimate"]
+    width, largest = (estimates.max() or 0.0) - (estimates.min() or 0.0), estimates.abs().max() or 0.0  # pyright: ignore
+    whole = estimates.var(ddof=0) if width > _ALIKE * largest else None  # pyright: ignore
     found: list[dict[str, Any]] = []
     for choice in specifications.columns:
         if choice in OUTCOMES or known[choice].n_unique() < 2:

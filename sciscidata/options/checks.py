@@ -219,7 +219,10 @@ def check_value(
         return convert(value, hint)
     except ValueError as problem:
         got = f"of type {type(value).__name__}" if secret else show_value(value)
-        raise error(f"{name} is {got}, {problem}{hint.elsewhere(value)}.{suggest(value, hint.choices)}") from None
+        known = (Hint(get_args(hint.kinds[0])[0]) if hint.is_list else hint).choices
+        words = [word for word in (value if isinstance(value, list | tuple) else [value]) if isinstance(word, str)]
+        meant = next((suggest(word, known) for word in words if word not in known), "")
+        raise error(f"{name} is {got}, {problem}{hint.elsewhere(value)}.{meant}") from None
 
 
 def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401

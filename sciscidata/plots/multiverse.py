@@ -173,7 +173,7 @@ def _describe(found: Multiverse, rows: pl.DataFrame, *, is_drawn: bool) -> str:
     text += ", with their intervals: " if has_intervals else ": "
     text += f"{found.share_same_sign:.0%} lie {side} 0" if side else "as many lie above 0 as below"
     if has_intervals:
-        on_sides = (found.share_off_zero, found.share_against)[:: found.sign]
+        on_sides = (found.share_off_zero, found.share_against)[:: found.sign or 1]
         text += "; intervals off 0 (coloured): {:.0%} above, {:.0%} below".format(*on_sides)
     text += ". Diamond: the main specification."
     text += " Below: what each chose, and how much of the variance a choice alone explains." if is_drawn else ""

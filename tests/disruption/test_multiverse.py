@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import sciscidata as ssd
-from sciscidata import CDConfig, SyntheticConfig, scan_synthetic
+from sciscidata import CDConfig, SyntheticConfig, scan_example, scan_synthetic
 from sciscidata.disruption.config import COMPAT
 from sciscidata.disruption.index import variants_of
 from sciscidata.disruption.missing_data import is_kept
@@ -101,8 +101,9 @@ def test_every_specification_has_the_scores_of_its_own_configuration(choices):
     config = MultiverseConfig(**COMBINED | choices, missing=[0, 0.2], min_citers=[0, 2])
     found = run_multiverse(number, works, citations, config, authors=authors).specifications
     assert found.height == 2 * config.n_specifications == found.select(pl.exclude(*OUTCOMES)).n_unique()
-    years = works.select("work_id", "publication_year").collect()
-    compared = 0
+    known = authors.select("work_id").unique().collect()
+    years = works.select("work_id", "publication_year").collect().join(known, on="work_id", how="semi")
+    compared = 0  # works without a known author count in no specification
     passes = ("convention", "window", "index", "missing", "self_citations")
     for _, rows in found.group_by(*passes, maintain_order=True):
         scores, ending = score_alone(rows.row(0, named=True), world)
@@ -166,13 +167,13 @@ def test_the_frame_has_what_works_have_but_their_texts():
         (2, (2.0, None, None)),
         (np.float32(0.5), (0.5, None, None)),
         ((1, 0.5, 1.5), (1.0, 0.5, 1.5)),
+        ([0.1 + 0.2, 0.3, 0.3], (0.1 + 0.2, 0.3, 0.3)),  # the same number, but for rounding
         (np.array([1.0, 0.5, np.inf]), (1.0, 0.5, None)),
         ({"estimate": 1, "low": 0, "high": 2, "p": 0.3}, (1.0, 0.0, 2.0)),
         ({"estimate": 1}, (1.0, None, None)),
         (SimpleNamespace(estimate=1, low=0, high=2), (1.0, 0.0, 2.0)),
         (pl.DataFrame({"estimate": [1], "low": [0], "high": [2]}), (1.0, 0.0, 2.0)),
-        (None, (None, None, None)),
-        (math.nan, (None, None, None)),
+        (pl.DataFrame({"low": [0], "estimate": [1], "high": [2], "p": ["*"]}).to_arrow(), (1.0, 0.0, 2.0)),
     ],
     ids=str,
 )
@@ -180,18 +181,100 @@ def test_an_estimate_may_have_any_usual_form(returned, expected):
     works, citations = a_synthetic_world()
     found = run_multiverse(lambda frame: returned, works, citations, MultiverseConfig(**ONE)).specifications
     assert found.select("estimate", "low", "high").row(0) == expected
-    assert found["problem"][0] == (None if expected[0] is not None else "estimate returned no number")
+    assert found["problem"][0] is None
+
+
+def test_a_row_of_pandas_is_an_estimate_too():
+    pandas = pytest.importorskip("pandas")
+    works, citations = a_synthetic_world()
+    table = pandas.DataFrame({"estimate": [0.0], "low": [-0.5], "high": [0.5]}, index=["team"])
+    for returned in (table, table.iloc[0], table.loc["team"].astype(object)):
+        found = run_multiverse(lambda frame, it=returned: it, works, citations, MultiverseConfig(**ONE)).specifications
+        assert found.select("estimate", "low", "high").row(0) == (0.0, -0.5, 0.5)
 
 
 @pytest.mark.parametrize(
     "returned",
-    ["3", (1, 2), (1, 3, 2), ["a", "b", "c"], {"mean": 1}, object(), pl.Series([1, 2])],
-    ids=lambda one: type(one).__name__,
+    [
+        *("3", (1, 2), ["a", "b", "c"], {"mean": 1}, object(), pl.Series([1, 2]), (0.1, (0, 1)), (1, (0, 1), 2)),
+        *([[1], [0], [2]], np.ones((3, 1)), pl.DataFrame({"estimate": [1, 2]}), pl.DataFrame({"mean": [1]})),
+        *(True, np.True_, (0.5, False, True), {"estimate": 1, "low": 0.3}, SimpleNamespace(estimate=1, high=2)),
+    ],
 )
 def test_any_other_form_is_refused_with_its_specification(returned):
     works, citations = a_synthetic_world()
     with pytest.raises(ConfigError, match=r"returned .*needs a number, .*Specification: convention='default'"):
         run_multiverse(lambda frame: returned, works, citations, MultiverseConfig(**ONE))
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        *((-0.05, 0.01, 3_003), (-0.057, 0.4, 3_003), (5, 0, 1), (-0.057, -0.047, -0.036), (1, 3, 2)),
+        *({"estimate": 5.0, "low": 0.1, "high": 1.0}, SimpleNamespace(estimate=-1, low=0, high=2)),
+    ],
+    ids=repr,
+)
+def test_an_estimate_outside_its_interval_is_refused_as_no_interval(returned):
+    """A standard error, a p-value or another order would count as an interval off 0."""
+    works, citations = a_synthetic_world()
+    message = r"needs .*low <= estimate <= high.*not a standard error or p.*Specification"
+    with pytest.raises(ConfigError, match=message):
+        run_multiverse(lambda frame: returned, works, citations, MultiverseConfig(**ONE))
+
+
+def test_a_standard_error_and_a_number_of_works_are_noticed_where_they_enclose_the_estimate(caplog):
+    works, citations = a_synthetic_world()
+    config = MultiverseConfig(**ONE | {"min_references": [0, 2]})
+    run_multiverse(lambda frame: (0.2, 0.01, frame.height), works, citations, config)
+    assert "high is the number of works in every specification" in caplog.text
+    caplog.clear()
+    run_multiverse(lambda frame: (0.2, 0.01, 1), works, citations, config)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("nothing", [None, math.nan, -math.inf, (math.nan, 0, 1)], ids=repr)
+def test_an_estimate_that_is_no_number_is_named_and_ends_a_first_pass_of_such(nothing):
+    works, citations = a_synthetic_world()
+    config = MultiverseConfig(**ONE | {"windows": [3, 5], "missing": [0, 0.1]})
+    calls = []
+
+    def sometimes(frame: pl.DataFrame) -> Any:
+        calls.append(1)
+        return nothing if len(calls) % 2 else (0.5, 0, 1)
+
+    found = run_multiverse(sometimes, works, citations, config).specifications
+    word = repr(nothing[0] if isinstance(nothing, tuple) else nothing)
+    problem = f"estimate returned {word}, which is no number"
+    assert found.sort("window").select("window", "problem").rows() == [("3", problem)] * 2 + [("5", None)] * 2
+    calls.clear()
+    with pytest.raises(ConfigError, match=rf"no number in all 2 .*window='3'.*returned {word}.*drop_nulls"):
+        run_multiverse(lambda frame: calls.append(1) or nothing, works, citations, config)
+    assert len(calls) == 2
+
+
+def test_works_without_a_known_author_count_on_neither_side(caplog):
+    """Else leaving out self-citations would also leave out these works, and seem to change the estimate."""
+    works, citations = scan_example().works, scan_example().citations
+    authors = ssd.scan_authors(ssd.ExampleConfig()).filter(pl.col("work_id") % 2 == 0)
+    config = MultiverseConfig(**ONE | {"windows": [5, 10], "missing": [0, 0.1]})
+    seen: list[set[int]] = []
+    with caplog.at_level(logging.INFO, "sciscidata"):
+        run_multiverse(
+            lambda frame: seen.append({*frame["work_id"]}) or mean_of(frame), works, citations, config, authors=authors
+        )
+    known = {*authors.drop_nulls("author_id").collect()["work_id"]}
+    scored = {*ssd.compute_cd_index(works, citations).drop_nulls("cd_index").collect()["work_id"]}
+    assert seen[0] == scored & known != scored
+    assert all(counted <= known and len(counted ^ seen[0]) < 30 for counted in seen[1:2])
+    (line,) = [line for line in caplog.messages if "author" in line]
+    assert f"{len(scored - known):,} works with an index have no known author" in line
+
+
+def test_authors_of_other_works_are_refused():
+    works, citations = a_synthetic_world()
+    with pytest.raises(EmptyInputError, match="no author of a work"):
+        run_multiverse(mean_of, works, citations, MultiverseConfig(**ONE), authors=authors_frame([(10**9, 1)]))
 
 
 def test_an_error_costs_one_specification_and_is_counted(caplog):
@@ -254,6 +337,11 @@ def test_mistakes_are_refused_before_any_work():
         ({"conventions": ["pyscisci"]}, "'pyscisci' has no such window"),
         ({"years": [(2005, 1990)]}, "last year comes first"),
         ({"missing": [10]}, "missing"),
+        ({"years": (1990, 2000)}, r"years=\[\(1990, 2000\)\]"),
+        ({"years": [(1990,)]}, r"years=\[\(1990, 2000\)\]"),
+        ({"conventions": ["defalt"]}, "Did you mean default"),
+        ({"conventions": "sciscinet_v1_cd"}, "Did you mean sciscinet_v1_cd5"),
+        ({"populations": ["juged"]}, "Did you mean judged"),
     ],
 )
 def test_choices_that_make_no_sense_are_refused(options, message):
@@ -274,8 +362,28 @@ def test_the_shares_of_signs_and_intervals_are_those_counted_by_hand():
     assert (found.sign, found.share_same_sign, found.share_off_zero, found.share_against) == (1, 0.75, 0.5, 0.25)
     assert Multiverse(a_table(-3.0, -0.5, -2.0, 0.0)).share_off_zero == 0.5
     without = Multiverse(a_table(1.0, 2.0).with_columns(low=None, high=None))
+    gone = a_table(3.0, 0.5, -2.0, 4.0).with_columns(estimate=pl.col("estimate").replace(-2.0, None))
+    assert Multiverse(gone).share_off_zero == pytest.approx(2 / 3)  # an interval without an estimate does not count
     assert (without.share_same_sign, without.share_off_zero) == (1.0, None)
     assert "100.0% above 0." in without.describe()
+
+
+def test_where_as_many_estimates_lie_above_as_below_intervals_are_told_by_side():
+    found = Multiverse(a_table(3.0, -3.0, 4.0, -0.5))
+    assert (found.sign, found.share_off_zero, found.share_against) == (0, 0.5, 0.25)
+    assert "50.0% on either side of 0, 50.0% with an interval above 0 and 25.0% below." in found.describe()
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7, 1 / 3, 0.001, -1e9, 0.0])
+def test_influence_is_null_where_all_estimates_are_alike(value):
+    """A variance that is only rounding would be explained by 22500 %."""
+    found = Multiverse(a_table(*[value] * 96))
+    assert found.influence["share_of_variance"].to_list() == [None, None]
+    assert "matters most" not in found.describe()
+    nearly = (
+        a_table(*[value] * 96).with_row_index("n").with_columns(pl.col("estimate") * (1 + 1e-15 * (pl.col("n") % 5)))
+    )
+    assert Multiverse(nearly.drop("n")).influence["share_of_variance"].to_list() == [None, None]
 
 
 def test_influence_is_the_share_of_variance_between_the_values_of_a_choice():

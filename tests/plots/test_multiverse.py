@@ -75,6 +75,8 @@ def test_the_title_says_what_came_out_and_what_is_not_shown():
     assert label.startswith("11 specifications in order of their estimates, with their intervals: 55% lie above 0")
     assert label.endswith("Not shown: 1 specification without estimate.")
     assert "interval" not in plot_multiverse(table.with_columns(low=None, high=None)).get_label()
+    even = plot_multiverse(table).get_label()
+    assert "as many lie above 0 as below; intervals off 0 (coloured): 42% above, 42% below." in even
     alone = plot_multiverse(table.head(1))
     assert "Below" not in alone.get_label()
     assert [text.get_text() for text in alone.axes[1].texts] == []
