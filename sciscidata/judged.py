@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, Literal, NamedTuple
 
 import polars as pl
@@ -243,3 +243,41 @@ def choose_population(rows: pl.LazyFrame, y: str, population: Population, stage:
     left_out = choice.count_left_out(rows, y)
     left_out.log(stage)
     return (rows if choice.counts is None else rows.filter(choice.counts)), left_out
+
+
+def watch_labels(labelled: pl.LazyFrame, indices: Sequence[str], stage: str, *, is_lazy: bool) -> pl.LazyFrame:
+    """Log, of a lazy frame when it is collected, how many labels are of works that are not judged.
+
+    Warn of values of ``indices`` that no CD index has: they may be of another index, or in percent.
+    """
+    if not indices:
+        return labelled
+    counts, holder = ("n_i", "n_j", WINDOW_COMPLETE), indices[0].replace("cd_index", "disruption_label")
+    has_counts = {"disruption_label", *counts} <= {*labelled.collect_schema()}
+    choice = choose_works(counts, "disruption_label", "judged") if has_counts else Choice()
+
+    def say(rows: pl.Series | pl.LazyFrame) -> pl.Series:
+        frame = rows.struct.unnest().lazy() if isinstance(rows, pl.Series) else rows
+        found = choice.count_left_out(frame, "disruption_label") if has_counts else LeftOut()
+        if found.open or found.uncited:
+            logger.info(
+                "%s: %s of %s labels are of works that are not judged: %s uncited in the window, and of %s the window "
+                "is not over.",
+                *(stage, f"{found.open + found.uncited:,}", f"{sum(found[:3]):,}"),
+                *(f"{found.uncited:,}", f"{found.open:,}"),
+            )
+        for index in indices:
+            values = frame.select(pl.col(index).cast(pl.Float64).fill_nan(None)).filter(pl.col(index).abs() > 1)
+            n, largest = values.select(pl.len(), pl.col(index).abs().max()).collect().row(0)
+            if n:
+                logger.warning(
+                    "%s: %s beyond -1 to 1 in %s, up to %g. A CD index has none: divide by 100 if it is in percent.",
+                    *(stage, counted(n, "value lies", "values lie"), index, largest),
+                )
+        return rows.struct.field(holder) if isinstance(rows, pl.Series) else pl.Series()
+
+    if not is_lazy:
+        say(labelled)
+        return labelled
+    columns = dict.fromkeys([holder, *(("disruption_label", *counts) if has_counts else ()), *indices])
+    return labelled.with_columns(pl.struct(*columns).map_batches(say, return_dtype=pl.String).alias(holder))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,8 +19,6 @@ from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.options.checks import Configuration, Share, check_value, checked_config
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, WORKS, require_columns
-
-logger = logging.getLogger(__name__)
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.
 DISRUPTION_LABELS: Final = ("disruptive", "consolidating", "neutral")
@@ -210,7 +207,7 @@ def compute_labels(
         consolidating, neutral), with a ``cd_index_10`` ``disruption_label_10``; by rank there is only the first. With
         novelty scores or z there is ``novelty_label`` (String: novel, balanced, conventional). A label is null where
         its score is null or NaN. Works that are not judged have labels, too: nearly all uncited ones are neutral. With
-        the columns of compute_cd_index, a line of the log counts them.
+        the columns of compute_cd_index, a line of the log counts them. Another warns of an index beyond -1 to 1.
 
     Raises:
         SchemaMismatchError: when called, if there is no score, or a score is not Float64.
@@ -236,34 +233,9 @@ def compute_labels(
         labelled = _label_disruption(labelled, rule, window)
     if has_novelty:
         labelled = compute_novelty_labels(labelled, rule, cut=cut)
-    return _watch_judged(labelled, stage, is_lazy=isinstance(scores, pl.LazyFrame))
+    from sciscidata.judged import watch_labels  # readers of a release need none of it
 
-
-def _watch_judged(labelled: pl.LazyFrame, stage: str, *, is_lazy: bool) -> pl.LazyFrame:
-    """Log, of a lazy frame when it is collected, how many labels are of works that are not judged."""
-    from sciscidata.judged import WINDOW_COMPLETE, choose_works  # readers of a release need none of it
-
-    label, columns = "disruption_label", ("n_i", "n_j", WINDOW_COMPLETE)
-    if not {label, *columns} <= {*labelled.collect_schema()}:
-        return labelled
-    choice = choose_works(columns, label, "judged")
-
-    def say(rows: pl.Series | pl.LazyFrame) -> pl.Series:
-        frame = rows.struct.unnest().lazy() if isinstance(rows, pl.Series) else rows
-        found = choice.count_left_out(frame, label)
-        if found.open or found.uncited:
-            logger.info(
-                "%s: %s of %s labels are of works that are not judged: %s uncited in the window, and of %s the window "
-                "is not over.",
-                *(stage, f"{found.open + found.uncited:,}", f"{sum(found[:3]):,}"),
-                *(f"{found.uncited:,}", f"{found.open:,}"),
-            )
-        return rows.struct.field(label) if isinstance(rows, pl.Series) else pl.Series()
-
-    if not is_lazy:
-        say(labelled)
-        return labelled
-    return labelled.with_columns(pl.struct(label, *columns).map_batches(say, return_dtype=pl.String).alias(label))
+    return watch_labels(labelled, indices, stage, is_lazy=isinstance(scores, pl.LazyFrame))
 
 
 def compute_disruption_labels(scores: AnyFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:

@@ -136,7 +136,7 @@ def plot_by(
     lines = [measured] if by is None else measured.sort(by, x).partition_by(by, maintain_order=True)
     if len(lines) > len(LINES):
         raise ConfigError(f"by={by!r} has {len(lines)} groups, a picture has {len(LINES)} colours. Keep fewer.")
-    hidden = count_hidden(read, [*map(name_column, keys), name_column(y)], keys)
+    hidden = count_hidden(read, [*map(name_column, keys), "a label" if stat == "share" else name_column(y)], keys)
     if complete_until is None and x == YEAR:
         complete_until = find_complete_until(frame, choose_value(to_lazy(frame, "", ""), y, stat, "judged"), "plot_by")
     panel = Panel(y, stat, lines, complete_until, describe_hidden(hidden) + left_out.describe())

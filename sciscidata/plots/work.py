@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEIGHT_MM: Final = {"one": 75.0, "two": 90.0}
+_AXIS_MM: Final = 5.0  # more, for the name of the axis
 _YEAR: Final = "publication_year"
 _FEW: Final = 60  # citers whose links are drawn
 _PAST: Final = 0.34  # of the width, left of the work
@@ -88,7 +89,7 @@ def plot_work(explanation: Explanation, **look: Unpack[Look]) -> Figure:
     counts = explanation.by_year.drop_nulls(_YEAR)
     if row.get(_YEAR) is None or counts.is_empty():
         raise EmptyInputError("plot_work: no work is counted in the window, so there is nothing to draw.")
-    with drawing(look, heights_mm=[_HEIGHT_MM[look.get("width") or "two"]]) as picture:
+    with drawing(look, heights_mm=[_HEIGHT_MM[look.get("width") or "two"] + _AXIS_MM]) as picture:
         axes = picture.panels[0]
         place = _lay_out(
             explanation, row[_YEAR], counts, _size_of(axes, picture.width_mm, own=look.get("ax") is not None)
@@ -286,6 +287,7 @@ def _draw_ticks(axes: Axes, place: _Place) -> None:
         if all(abs(x - other) >= least for other in ticks.values()):
             ticks[str(year)] = x
     axes.set_xticks([*ticks.values()], [*ticks])
+    axes.set_xlabel("year (left of the work on a log scale of age)")
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.axhline(place.middle, color=PALE, linewidth=0.4, zorder=0)
@@ -298,6 +300,8 @@ def _describe(explanation: Explanation, row: Mapping[str, Any]) -> str:
     index = f" CD\u00a0{row['cd_index']:.3g}" if row["cd_index"] is not None else ""
     said = row["disruption_label"] if row["is_judged"] else "not judged"
     label = f", {said}" if index and said else ""
-    counts = f"{row['n_i']:,} cite it and none of its references, {row['n_j']:,} cite both; "
-    counts += f"{row['n_k']:,} cite only its references."
-    return f"What {name} cites, and who cites it: {counts}{index}{label}{'.' if index else ''}"
+    n_i, n_j, n_k = (counted(row[name], "cites", "cite") for name in ("n_i", "n_j", "n_k"))
+    counts = f"{n_i} it and none of its references, {n_j} both; {n_k} only its references."
+    left = " Left: its references, larger the more of its citers cite them too, hollow where no citer does"
+    left += "; ?: of no known year." if explanation.references[_YEAR].null_count() else "."
+    return f"What {name} cites, and who cites it: {counts}{index}{label}{'.' if index else ''}{left}"

@@ -243,6 +243,21 @@ def test_compute_labels_labels_every_window_and_says_once_how_many_are_not_judge
     assert found.drop("disruption_label", "disruption_label_10").equals(scores)
 
 
+@pytest.mark.parametrize("kind", ["eager", "lazy"])
+def test_an_index_that_no_work_can_have_is_warned_of(kind, caplog):
+    rows = pl.DataFrame({"cd_index": [5.0, -1.0, None, 1.0], "cd_index_10": [0.5, -47.0, float("nan"), -2.0]})
+    for scores in (rows, labelled_scores().head(4).with_columns(rows)):
+        caplog.clear()
+        found = compute_labels(scores if kind == "eager" else scores.lazy()).collect()
+        assert found["disruption_label"].to_list() == ["disruptive", "consolidating", None, "disruptive"]
+        one, two = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+        assert "1 value lies beyond -1 to 1 in cd_index, up to 5." in one
+        assert "2 values lie beyond -1 to 1 in cd_index_10, up to 47." in two
+    caplog.clear()
+    compute_labels(pl.DataFrame({"cd_index": [1.0, -1.0, 0.0, None]})).collect()
+    assert not caplog.messages
+
+
 def test_ranks_are_those_of_judged_works_and_of_one_index():
     years = pl.Series([1993] * 200, dtype=pl.Int32)
     scores = pl.DataFrame({"cd_index": [i / 200 for i in range(200)], "n_i": 1, "n_j": 0}).with_columns(

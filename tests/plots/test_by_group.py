@@ -199,6 +199,9 @@ def test_rows_that_lack_a_group_are_counted_and_a_column_of_nulls_is_refused():
         note=pl.when(pl.int_range(pl.len()) % 4 == 0).then("team_size"), none=pl.lit(None, pl.Int64)
     )
     assert " Not shown: 3,000 works without note." in plot_by(noted, "note").get_label()
+    labels = noted.with_columns(disruption_label=pl.when(pl.col("note").is_not_null()).then(pl.lit("disruptive")))
+    caption = plot_by(labels, "team_size", "disruptive", stat="share").get_label()
+    assert " Not shown: 3,000 works without a label." in caption
     with pytest.raises(
         EmptyInputError, match="plot_by: there is nothing to draw: column 'none' is null in all 4,000 rows"
     ):

@@ -81,6 +81,10 @@ def test_counts_are_named_in_the_picture_and_its_title():
         "What W500 (2000) cites, and who cites it: 18 cite it and none of its references, 12 "
     )
     assert figure.get_label().endswith("Data: a demo.")
+    assert " Left: its references, larger the more of its citers cite them too, hollow where no citer does. Data" in (
+        figure.get_label()
+    )
+    assert figure.axes[0].get_xlabel() == "year (left of the work on a log scale of age)"
 
 
 def test_many_references_and_years_are_told_apart():
@@ -90,6 +94,16 @@ def test_many_references_and_years_are_told_apart():
     no_years = works.with_columns(publication_year=pl.when(pl.col("work_id") >= 500).then("publication_year"))
     figure = plot_work(ssd.explain(500, no_years, citations))
     assert figure.axes[0].get_xticklabels()[0].get_text() == "?"
+    assert "?: of no known year." in figure.get_label()
+
+
+def test_one_citer_cites_and_two_cite():
+    works, citations = world(2)
+    label = plot_work(ssd.explain(500, works, citations)).get_label()
+    row = ssd.explain(500, works, citations).scores.row(0, named=True)
+    for name, words in {"n_i": "it and none", "n_j": "both;", "n_k": "only its references"}.items():
+        assert f" {row[name]} {'cites' if row[name] == 1 else 'cite'} {words}" in label
+    assert 1 in (row["n_i"], row["n_j"], row["n_k"])
 
 
 def test_a_work_that_nothing_cites_has_no_picture():
