@@ -105,7 +105,7 @@ def explain(
         >>> citations = pl.DataFrame({"citing_id": [2, 3, 4, 4, 5], "cited_id": [1, 2, 2, 1, 1]})
         >>> found = explain(2, works, citations)
         >>> print(found.text.splitlines()[1])
-        2 later works cite it (2001 to 2005); 1 does not cite its one reference, 1 cites that too; 1 work cites only its references, not it: CD 0, neutral.
+        2 later works cite it (window 2001 to 2005, data end in 2003); 1 does not cite its one reference, 1 cites that too; 1 work cites only its references, not it: CD 0, neutral.
         >>> found.citers.select("work_id", "class", "shared").rows()
         [(3, 'i', []), (4, 'j', [1])]
     """  # noqa: E501 (a printed line)
