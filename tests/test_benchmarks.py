@@ -119,9 +119,11 @@ def test_the_page_on_multiverses_says_what_was_kept():
 def test_the_main_specification_of_both_findings_is_the_one_that_was_kept(shared_data):
     kept = json.loads((REPOSITORY / "benchmarks/results/multiverse.json").read_text())
     first = {name: getattr(MultiverseConfig(), name)[:1] for name in CHOICES}
-    corpus = ssd.scan_example()
+    corpus, authors = ssd.scan_example(), ssd.scan_authors(ssd.ExampleConfig())
     found = {
-        "teams, example": run_multiverse(slope_of_teams, corpus.works, corpus.citations, MultiverseConfig(**first)),
+        "teams, example": run_multiverse(
+            slope_of_teams, corpus.works, corpus.citations, MultiverseConfig(**first), authors=authors
+        ),
         "decline, five fields": run_multiverse(
             slope_of_years, *read_papers(shared_data / "papers"), MultiverseConfig(**first)
         ),
