@@ -303,10 +303,9 @@ def _open_citations(a: Side, b: Side, configs: tuple[CDConfig, CDConfig]) -> Cit
 
 def _name_several(rows: pl.DataFrame, cited: Cited) -> pl.DataFrame:
     """Name what moved labels, of works for which the counts say that several edits may have."""
-    works = rows.filter(cause="several")["work_id"].head(MOST_WORKS).to_list()
-    with progress_bar("look why labels moved", len(works), unit="works") as advance:
-        named = name_edits(works, cited)
-        advance(len(works))
+    works = rows.filter(cause="several")["work_id"].head(MOST_WORKS)
+    with progress_bar("look why labels moved", works.len(), unit="works") as advance:
+        named = name_edits(works, cited, advance)
     both = rows.join(named.rename({"cause": "told"}), on="work_id", how="left", maintain_order="left")
     return both.with_columns(pl.coalesce("told", "cause").alias("cause")).drop("told")
 

@@ -6,7 +6,7 @@ references, that its own list of references is another one, or that it has anoth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from sciscidata.explanation.classes import label, score_window
 from sciscidata.explanation.neighbourhood import YEAR, Neighbourhood, cut_from_graph, find_citers, find_places
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.terminal.progress import Advance
 
 #: Works that are looked at, of graphs with at most so many citations: each takes a pass over both.
 MOST_WORKS: Final = 500
@@ -31,7 +32,7 @@ class Cited(NamedTuple):
     thresholds: LabelThresholds
 
 
-def name_edits(works: Sequence[int], cited: Cited) -> pl.DataFrame:
+def name_edits(works: Iterable[int], cited: Cited, advance: Advance) -> pl.DataFrame:
     """Return work_id and cause of the works whose label one edit moves as all together do, and no other edit moves."""
     found: list[tuple[int, str]] = []
     for work in works:
@@ -46,6 +47,7 @@ def name_edits(works: Sequence[int], cited: Cited) -> pl.DataFrame:
         if len(moving) == 1 and moving[0][1].label == after.label:
             cause = _name(moving[0][0], moving[0][1].n - before.n, b.references.len() - a.references.len())
             found += [(work, cause)] if cause else []
+        advance(1)
     return pl.DataFrame(found, {"work_id": pl.Int64(), "cause": pl.String()}, orient="row")
 
 

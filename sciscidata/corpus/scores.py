@@ -20,7 +20,7 @@ from sciscidata.errors import InputNotFoundError, ReleaseExistsError, Verificati
 from sciscidata.options.checks import require_parquet_name
 from sciscidata.schemas import SCORES_KEY
 from sciscidata.storage import BLANK_SEAL, atomic_file, clear_leftovers, is_sealed, seal
-from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP
+from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP, to_arrow
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ def write_scores(
     with atomic_file(out, overwrite=replace, recheck=partial(find_result, out)) as file, ExitStack() as stack:
         writer: Any = None
         for rows in batches:
-            table: Any = rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+            table: Any = to_arrow(rows)
             if writer is None:
                 writer = stack.enter_context(pq.ParquetWriter(file, table.schema, **CHECKED))
             writer.write_table(table, row_group_size=ROWS_PER_GROUP["scores"])

@@ -159,7 +159,7 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> Path:
     """State in a locked folder what its corpus is made of, and return where to make it; it may be there already.
 
     If ``overwrite``, another corpus is replaced, else it is a ReleaseExistsError. A whole one stays until its successor
-    is made, which then lies in a folder of its own: ``take_over`` puts it in its place.
+    is made in another folder. Then ``take_over`` puts that in its place.
     """
     if is_claimed(out, identity):
         return out

@@ -61,7 +61,7 @@ def compute_publication_features(
 ) -> pl.LazyFrame:
     """Describe every work by what was known when it appeared: its references, and what earlier years made of them.
 
-    No later citation, and none of the same year, reaches a row. So the columns may predict what becomes of a work.
+    Citations of the same year or later reach no row. So the columns may predict what becomes of a work.
 
     Args:
         works: WORKS: work_id, publication_year, and primary_field if it is there.

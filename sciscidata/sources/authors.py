@@ -69,9 +69,9 @@ def scan_authors(
         author_number (Int32, from 1), author_position (String: first, middle or last), is_corresponding (Boolean),
         author_name (String, as the work prints it; in records before 2024 OpenAlex's name of the author) and orcid
         (String, an address). Then three lists of one length, an entry for each institution: institution_ids (Int64,
-        the number after I), rors (String, an address) and country_codes (String, two capital letters). A country that
-        comes with no institution has an entry of its own at the end. ``explode`` of the three gives a row for each
-        institution. What a record does not say is null, or an empty list. The example has no names and no orcid.
+        the number after I), rors (String, an address) and country_codes (String, two capital letters). Countries
+        without an institution stand at the end. ``explode`` of the three gives a row for each institution. What a
+        record does not say is null, or an empty list. The example has no names and no orcid.
 
         Only the columns of a query are read. A corpus of an earlier version has the first two, and the log says so.
 

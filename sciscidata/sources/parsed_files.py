@@ -1,7 +1,7 @@
 """Record files that were parsed for a corpus, kept by their content: the next ingest parses only new and changed ones.
 
-They lie in ``record-files`` of the cache folder: about half as many bytes as the compressed records. Authors, which
-have a folder of their own, are another 5%. What belongs to a file that has changed or is gone is removed by the next
+They lie in ``record-files`` of the cache folder: about half as many bytes as the compressed records. Authors lie
+beside them, and take another 5%. What belongs to a file that has changed or is gone is removed by the next
 ingest that finds no other one at work.
 """
 
@@ -32,7 +32,7 @@ from sciscidata.sources.snapshot.authors import read_authors
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.storage import cached_folder, hash_file, is_sealed_text, is_whole_folder, real_path, seal_json
 from sciscidata.storage.atomic import atomic_file
-from sciscidata.storage.parquet import CHECKED, read_parquet, write_parquet
+from sciscidata.storage.parquet import CHECKED, read_parquet, to_arrow, write_parquet
 from sciscidata.storage.small_files import read_whole
 from sciscidata.storage.use import Use
 
@@ -154,11 +154,11 @@ class ParsedFiles:
     def _write_authors(self, file: Path, folder: Path) -> None:
         """Write AUTHORS of a file as if it were the only one, and all its works: some have no author."""
         works, all_cut = set[int](), set[int]()
-        with pq.ParquetWriter(folder / _ROWS, _to_arrow(AUTHORS.to_frame()).schema, **CHECKED) as writer:
+        with pq.ParquetWriter(folder / _ROWS, to_arrow(AUTHORS.to_frame()).schema, **CHECKED) as writer:
             for rows, cut in authors_to_damage(file, works, AUTHORS):
                 all_cut.update(cut)
                 if rows.height:
-                    writer.write_table(_to_arrow(rows))
+                    writer.write_table(to_arrow(rows))
         ids = pl.Series("work_id", sorted(works), pl.Int64())
         is_cut = pl.Series("is_cut", [work in all_cut for work in ids], pl.Boolean())
         write_parquet(pl.DataFrame([ids, is_cut]), folder / _WORKS)
@@ -170,14 +170,14 @@ class ParsedFiles:
 
     def _write(self, file: Path, folder: Path, advance: Callable[[float], None]) -> None:
         so_far, problems, n_corrupt = ReadSoFar(), list[tuple[int, str]](), 0
-        with pq.ParquetWriter(folder / _ROWS, _to_arrow(KEPT.to_frame()).schema, **CHECKED) as writer:
+        with pq.ParquetWriter(folder / _ROWS, to_arrow(KEPT.to_frame()).schema, **CHECKED) as writer:
             for rows, wrong, _ in in_batches(up_to_damage(file, advance, so_far), so_far):
                 n_corrupt += len(wrong)
                 problems += [(line, str(error)) for line, error in wrong[: _KEPT_PROBLEMS - len(problems)]]
                 if rows.height:
                     parsed = works_of(rows, [*WORKS, *DATES])
                     writer.write_table(
-                        _to_arrow(
+                        to_arrow(
                             parsed.hstack(rows.select(KEPT.keys() - WORKS.keys() - DATES.keys())).select(KEPT.names())
                         )
                     )
@@ -217,7 +217,3 @@ def _read_index(home: Path) -> dict[str, dict[str, Any]]:
         if is_sealed_text(content):
             return dict(json.loads(content)["files"])
     return {}
-
-
-def _to_arrow(frame: pl.DataFrame) -> Any:  # noqa: ANN401 (pyarrow has no types)
-    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -37,7 +37,7 @@ from sciscidata.sources.record_files import (
 )
 from sciscidata.storage import cached_folder, hash_file
 from sciscidata.storage.atomic import workspace_beside
-from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.parquet import CHECKED, to_arrow
 from sciscidata.storage.spill import DiskSort
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
@@ -235,20 +235,16 @@ def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar("parse records, once per session", n_bytes, unit="bytes"))
         writers = {
-            name: stack.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", _to_arrow(schema.to_frame()).schema))
+            name: stack.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", to_arrow(schema.to_frame()).schema))
             for name, schema in (("works", config.columns), ("citations", CITATIONS))
         }
         for rows in reading.batches(advance):
-            writers["works"].write_table(_to_arrow(works_of(rows, config.columns)))
-            writers["citations"].write_table(_to_arrow(citations_of(rows)))
+            writers["works"].write_table(to_arrow(works_of(rows, config.columns)))
+            writers["citations"].write_table(to_arrow(citations_of(rows)))
     report = reading.report()
     _log_and_check(files, report)
     told = "records: parsed %s works of %s once; later queries of this session read the result"
     _LOG.info(told, f"{report['works']:,}", counted(len(files), "file"))
-
-
-def _to_arrow(frame: pl.DataFrame) -> Any:  # noqa: ANN401 (pyarrow has no types)
-    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[float], None] | None = None) -> Corpus:
@@ -328,16 +324,16 @@ def _is_table(file: Path) -> bool:
 
 def _write_sorted(rows: DiskSort, path: Path, schema: pl.Schema, n_rows: int) -> None:
     """Write sorted rows into one file, in row groups of ``n_rows`` or fewer that stay below _PART_BYTES."""
-    with pq.ParquetWriter(path, _to_arrow(schema.to_frame()).schema, **CHECKED) as writer:
+    with pq.ParquetWriter(path, to_arrow(schema.to_frame()).schema, **CHECKED) as writer:
         held, size = schema.to_frame(), 0
         for batch in rows.merge():
             for part in batch.iter_slices(n_rows):
                 is_full = held.height + part.height > n_rows or size + part.estimated_size() > _PART_BYTES
                 if is_full and held.height:
-                    writer.write_table(_to_arrow(held))
+                    writer.write_table(to_arrow(held))
                     held, size = schema.to_frame(), 0
                 held, size = pl.concat([held, part]), size + part.estimated_size()
-        writer.write_table(_to_arrow(held))
+        writer.write_table(to_arrow(held))
 
 
 def open_records(config: RecordsConfig, opening: Opening) -> Citations:

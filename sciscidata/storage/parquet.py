@@ -36,9 +36,14 @@ class ChecksumError(Exception):
     """A part of a Parquet file differs from its checksum."""
 
 
+def to_arrow(rows: pl.DataFrame) -> Any:  # noqa: ANN401 (pyarrow has no types)
+    """Return a frame as a table of pyarrow, in types that older readers know, too."""
+    return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
 def write_parquet(rows: pl.DataFrame, path: Path | IO[bytes], **options: Any) -> None:  # noqa: ANN401 (pyarrow's own)
     """Write a frame to a path or an open file, with a checksum on every page and options of ``pyarrow`` over ours."""
-    pq.write_table(rows.to_arrow(compat_level=pl.CompatLevel.oldest()), path, **CHECKED | options)
+    pq.write_table(to_arrow(rows), path, **CHECKED | options)
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:

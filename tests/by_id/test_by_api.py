@@ -27,9 +27,8 @@ from sciscidata.errors import ConfigError, CostLimitError, DailyBudgetError, Off
 from sciscidata.sources.example.source import WORKS_FILE
 from tests import program
 from tests.conftest import example_lines
-from tests.servers.openalex_server import OpenAlexServer
+from tests.servers.openalex_server import KEY, OpenAlexServer, api
 
-KEY = "a-secret-key-1234"
 SAME = [
     "asked", "openalex_id", "reason", "doi", "title", "publication_year", "n_references", "n_i", "n_j", "n_k",
     "cd_index", "cd_low", "cd_high", "disruption_label", "label_confidence", "window_complete",
@@ -53,11 +52,6 @@ def dois(works):
 def server():
     with OpenAlexServer(WORKS_FILE, key=KEY) as server:
         yield server
-
-
-def api(server: OpenAlexServer, **changes) -> ApiConfig:
-    settings = {"base_url": server.base_url, "api_key": KEY, "requests_per_second": 1e6, "max_sleep_s": 0.2}
-    return ApiConfig(**(settings | changes))
 
 
 @pytest.mark.parametrize("convention", ["default", "cdindex", "sciscinet_v1_d", "novelpy", "crossdi"])

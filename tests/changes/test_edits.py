@@ -62,7 +62,7 @@ def test_an_edit_is_the_cause_where_it_alone_moves_the_label(years, edges, other
     labels = [labels_of(*side, cut) for side in sides]
     moved = [work for work in sorted(years) if work in others and labels[0].get(work) != labels[1].get(work)]
     graphs = [build_graph(*frames(*side)) for side in sides]
-    found = dict(name_edits(moved, Cited((graphs[0], graphs[1]), ssd.CDConfig(), cut)).rows())
+    found = dict(name_edits(moved, Cited((graphs[0], graphs[1]), ssd.CDConfig(), cut), lambda _: None).rows())
     expected = {work: expect(work, years, edges, others, other_edges, cut) for work in moved}
     assert found == {work: cause for work, cause in expected.items() if cause is not None}
 

@@ -8,13 +8,11 @@ import polars as pl
 import pytest
 
 import sciscidata as ssd
-from sciscidata import ApiConfig, CDConfig, NoveltyConfig, OpenAlexConfig
+from sciscidata import CDConfig, NoveltyConfig, OpenAlexConfig
 from sciscidata.disruption.label_prior import SHIPPED
 from sciscidata.errors import ConfigError, CostLimitError, OfflineError, WorkIdError
 from sciscidata.sources.example.source import WORKS_FILE
-from tests.servers.openalex_server import OpenAlexServer
-
-KEY = "a-secret-key-1234"
+from tests.servers.openalex_server import KEY, OpenAlexServer, api
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +25,6 @@ def example():
 def server():
     with OpenAlexServer(WORKS_FILE, key=KEY) as server:
         yield server
-
-
-def api(server: OpenAlexServer, **changes) -> ApiConfig:
-    settings = {"base_url": server.base_url, "api_key": KEY, "requests_per_second": 1e6, "max_sleep_s": 0.2}
-    return ApiConfig(**(settings | changes))
 
 
 @pytest.mark.parametrize("convention", ["default", "pyscisci", "crossdi"])

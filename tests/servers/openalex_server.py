@@ -33,6 +33,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
+from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.sources.record_files import decompressed_chunks
 from tests.servers.serving import Handler, Server
 
@@ -374,6 +375,16 @@ class OpenAlexServer(Server):
         else:
             answer.payload = payload | {"results": rows[: len(rows) - (len(rows) + 2) // 3]}
         return True
+
+
+#: The key that tests give to a server.
+KEY = "a-secret-key-1234"
+
+
+def api(server: OpenAlexServer, **changes: Any) -> ApiConfig:
+    """Ask a server that has KEY, without waiting between calls."""
+    settings = {"base_url": server.base_url, "api_key": KEY, "requests_per_second": 1e6, "max_sleep_s": 0.2}
+    return ApiConfig(**(settings | changes))
 
 
 def _draw(*key: Any) -> tuple[float, int]:

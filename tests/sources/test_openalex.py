@@ -64,9 +64,8 @@ from sciscidata.sources.openalex.works_of_answers import works_frame, works_in
 from sciscidata.sources.registry import open_source
 from tests import program
 from tests.conftest import example_lines
-from tests.servers.openalex_server import FAULTS, LogEntry, OpenAlexServer
+from tests.servers.openalex_server import FAULTS, KEY, LogEntry, OpenAlexServer, api
 
-KEY = "a-secret-key-1234"
 YEARS = {"from_year": 1960, "to_year": 2022}
 ALL = OpenAlexConfig(**YEARS)
 #: As few candidates as fill the small slices of these tests.
@@ -134,11 +133,6 @@ class DirectClient:
 def graph_world() -> tuple[pl.DataFrame, pl.DataFrame]:
     works, citations, _ = scan_example()
     return works.collect(), citations.collect()
-
-
-def api(server: OpenAlexServer, **changes) -> ApiConfig:
-    settings = {"base_url": server.base_url, "api_key": KEY, "requests_per_second": 1e6, "max_sleep_s": 0.2}
-    return ApiConfig(**(settings | changes))
 
 
 def config(server: OpenAlexServer, home: Path, **changes) -> BuildConfig:

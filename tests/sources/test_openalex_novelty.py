@@ -18,7 +18,6 @@ from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.background import VenuePairs, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
-from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build
 from sciscidata.release.read import Release
@@ -31,9 +30,8 @@ from sciscidata.sources.quotas import Quotas
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.sources.registry import open_source
 from tests.conftest import example_lines
-from tests.servers.openalex_server import OpenAlexServer
+from tests.servers.openalex_server import KEY, OpenAlexServer, api
 
-KEY = "a-secret-key-1234"
 SOURCE = OpenAlexConfig(from_year=1960, to_year=2022)
 UZZI = LabelThresholds(novelty_rule="uzzi")
 NOVELTY = ("n_pairs", "z_p10", "z_median", "novelty_score", "conventionality_score")
@@ -74,7 +72,7 @@ def config(server: OpenAlexServer, home: Path, **changes) -> BuildConfig:
         "source": SOURCE,
         "out": home / "slice",
         "cache_dir": home / "cache",
-        "api": ApiConfig(base_url=server.base_url, api_key=KEY, requests_per_second=1e6, max_sleep_s=0.2),
+        "api": api(server),
         "split": SplitConfig(n_train=12, n_test=6),
         "thresholds": UZZI,
         "eligibility": EligibilityConfig(last_year=2022),

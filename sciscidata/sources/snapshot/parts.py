@@ -42,7 +42,7 @@ from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.plausibility import Tally
 from sciscidata.sources.snapshot.reading import read_batches
 from sciscidata.storage import find_damaged, hash_file, is_sealed_text, seal_json, storage_error
-from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP
+from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP, to_arrow
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
 from sciscidata.terminal.progress import Advance
@@ -296,19 +296,15 @@ def _writers(folder: Path, tables: dict[str, pl.Schema]) -> Generator[Callable[[
     with ExitStack() as stack:
         writers: dict[str, Any] = {}
         for name, schema in tables.items():
-            arrow = _arrow(schema.to_frame()).schema
+            arrow = to_arrow(schema.to_frame()).schema
             writer = pq.ParquetWriter(folder / name, arrow, **options_of(name), **CHECKED)
             writers[name] = stack.enter_context(writer)
 
         def write(name: str, frame: pl.DataFrame) -> None:
             if frame.height:
-                writers[name].write_table(_arrow(frame), row_group_size=ROWS_PER_GROUP[name])
+                writers[name].write_table(to_arrow(frame), row_group_size=ROWS_PER_GROUP[name])
 
         yield write
-
-
-def _arrow(frame: pl.DataFrame) -> Any:  # noqa: ANN401
-    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def _move(source: Path, target: Path) -> None:
