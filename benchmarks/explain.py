@@ -5,8 +5,8 @@ python benchmarks/explain.py --graph FOLDER     seconds and peak memory of rando
 python benchmarks/explain.py --size M           the same of a graph made here
 
 The graphs are the example, XS and S of ``graphs.py``, and HepTh and handball of the folder that SCISCI_SHARED_DATA
-names. A graph that is missing is left out. Each work of a large graph is explained in a process of its own, so imports
-count. A notebook waits as long as the second work of such a process takes.
+names. A graph that is missing is left out. A new process explains each work of a large graph, so imports
+count. The second work of a process takes as long as one in a notebook.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ python benchmarks/questions.py                      of the example, and of 20 DO
 python benchmarks/questions.py --graph FOLDER       of a graph on disk, without compare, which needs scores
 python benchmarks/questions.py --make FOLDER        a graph to ask: 510M works, 2.94G citations; 25 GB of disk
 
-The server speaks OpenAlex's protocol on 127.0.0.1. Each question is a command in a process of its own, so imports
-count. The graph of 510M works has six copies of one of 85M (``repeat_graph``), so the works of its answers are not
+The server speaks OpenAlex's protocol on 127.0.0.1. Each question is one command, so imports count.
+The graph of 510M works has six copies of one of 85M (``repeat_graph``), so the works of its answers are not
 further apart than in one of these; what is read is that of the whole. ``--save`` keeps the rows in results/.
 """
 

@@ -84,7 +84,7 @@ def change(folder: Path, n_parts: int, copies: int) -> None:
 
 
 def take(home: Path, kind: str, tool: str, out: str) -> measure.Row:
-    """Ingest in a process of its own."""
+    """Ingest in a new process."""
     return measure.try_process(kind, tool, __file__, str(home), "--part", f"{out}:{kind}")
 
 
