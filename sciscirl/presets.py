@@ -276,6 +276,7 @@ def describe_rules(rules: TaskRules) -> dict[str, object]:
         **{one.name: getattr(rules, one.name) for one in fields(Task)},
         "target": str(target),
         "hide": [*rules.hide],
+        "show": [*rules.show],
         **own,
         "prompt_sha256": prompt.sha256,
         "reward_table": table | {"class_weights": dict(table["class_weights"])},
@@ -287,8 +288,8 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
     """Return the rules that ``describe_rules`` described, of a run or an evaluation. The others are the preset's."""
     preset = PRESETS.get(settings.get("name") or settings.get("preset") or "")
     base = preset.rules if preset else TaskRules()
-    # Runs of before did not state what they knew: all that the release had.
-    stated = {"as_of": "release", **settings}
+    # Runs of before did not state what they knew: all that the release had, and nothing that they built on.
+    stated = {"as_of": "release", "show": (), **settings}
     rules: dict[str, Any] = {one.name: stated[one.name] for one in fields(Task) if stated.get(one.name) is not None}
     if settings.get("own_label") is not None:
         rules["target"] = read_own_target(settings["own_label"])

@@ -26,7 +26,7 @@ from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.runs.checkpoints import find_checkpoint, is_checkpoint, is_over
 from sciscirl.runs.folder import refuse_release
 from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE, keep_rows, write_json
-from sciscirl.task.registry import PLUGINS
+from sciscirl.task.plugins import PLUGINS
 from sciscirl.task.release import EVAL_SPLITS, EvalSplit
 
 if TYPE_CHECKING:
