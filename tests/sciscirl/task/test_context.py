@@ -17,9 +17,11 @@ from sciscirl.envs.dataset import check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.lab.adversarial.play import play_episode
+from sciscirl.lab.analysis.compare import list_asked
 from sciscirl.lab.label_scoring import make_content_free
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import describe, find_preset, make_preset, recall_preset
+from sciscirl.runs.record import plan_run
 from sciscirl.task.context import name_reference, put_in_words
 from sciscirl.task.contracts import CONTRACTS
 from sciscirl.task.papers import CONTEXT, PAIRS, TARGETS, PairView, Reference
@@ -302,3 +304,20 @@ def test_presets_options_and_records_of_runs_say_what_is_shown():
     assert described["prompt_sha256"] != describe(find_preset("exp4"))["prompt_sha256"]
     del described["show"]
     assert recall_preset(described).rules.show == ()
+
+
+def test_a_comparison_marks_what_was_shown_and_older_runs_showed_nothing():
+    plain, shown = (list_asked(describe(find_preset("exp4").with_settings(show=show))) for show in ((), CONTEXT))
+    assert {name for name in plain if plain[name] != shown[name]} == {"show", "prompt_sha256"}
+    assert list_asked({"style": "plain"})["show"] == list_asked({"baseline": "majority"})["show"] == []
+
+
+def test_a_run_that_was_begun_before_it_could_show_goes_on_where_it_shows_nothing(toy_slice, tmp_path):
+    settings = json.loads(json.dumps(describe(find_preset("exp4"))))
+    facts = plan_run(tmp_path / "run", toy_slice, settings, resume=False)
+    del facts["settings"]["show"]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text(json.dumps(facts), "utf-8")
+    assert plan_run(tmp_path / "run", toy_slice, settings, resume=True) is None
+    with pytest.raises(SciSciRLError, match=r"was begun with show=\[\], not show="):
+        plan_run(tmp_path / "run", toy_slice, settings | {"show": ["references"]}, resume=True)
