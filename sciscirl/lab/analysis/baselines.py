@@ -290,7 +290,8 @@ def run_baselines(release: Path, asked: pl.DataFrame, settings: Mapping[str, Any
     """Let every baseline judge the papers of predictions, ``asked``, by the ``settings`` of their ``run.json``."""
     part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
     is_stated = settings.get("name") or settings.get("preset")
-    rules = recall_rules(settings) if is_stated else TaskRules(target=find_target(asked))
+    other = TaskRules(target=find_target(asked), hide=tuple(settings.get("hide") or ()))
+    rules = recall_rules(settings) if is_stated else other
     n_held_out = settings.get("n_held_out", 0)
     train = _read_train(release, part, rules, n_held_out)
     known = Part(release, part, n_held_out).read(rules.target, with_chances=rules.is_weighed)
