@@ -52,8 +52,8 @@ class Task:
         reward: a name in the table of rewards; options such as reward_correct change its numbers.
         max_paper_tokens: cut the text of a paper to this many tokens.
         hide: fields of a paper that neither prompt nor baselines see, such as primary_field.
-        show: what the paper built on, in a release with its context. references: the works that it cites.
-            at_publication: what was known of these when it appeared, in words.
+        show: what the paper built on, of a release with context. references: works that it cites. at_publication: what
+            earlier works made of these, in words.
         as_of: what a prompt knows of a paper. publication: nothing that came later, so cited_by_count is hidden.
             release: all that the release says of it.
         weight: how the labels of a paper count, in rewards and in supervised training. equal: its label, like that of
@@ -143,13 +143,16 @@ class TaskRules(Task):
             if shown[0] not in self.hide:
                 why = "nobody knew at publication. Leave it out, or set as_of=release."
             raise PromptError(f"prompt {self.style!r} shows ${shown[0]}, which {why}")
-        if (
-            isinstance(self.target, PairTarget)
-            and self.own_prompt is not None
-            and "record" not in self.own_prompt.shown
-        ):
+        if self.own_prompt is None or "record" in self.own_prompt.shown:
+            return
+        if isinstance(self.target, PairTarget):
             raise PromptError(
                 f"prompt {self.style!r} shows single fields, and a pair has two of each. Show $record instead."
+            )
+        if lacking := [name for name in self.show if name not in self.own_prompt.shown]:
+            raise PromptError(
+                f"show names {lacking[0]}, and prompt {self.style!r} has no place for it. Write ${lacking[0]} or "
+                "$record into it, or leave it out of show."
             )
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:

@@ -255,7 +255,10 @@ def run_baseline(
     of_task = {name: described[name] for name in ("target", "own_label") if "own_label" in described}
     # What it knows is its own, whatever the model knows.
     as_of = "release" if list_later(seen) else "publication"
-    settings = {"baseline": name, "saw": [*seen], "hide": described["hide"], "as_of": as_of, **of_task}
+    # Where the release has context, a number of it is in ``seen`` beside n_references, which scores.parquet has, too.
+    saw_context = {"references": "references" in seen, "at_publication": not {*seen}.isdisjoint(OF_REFERENCES[1:])}
+    show = [one for one, is_seen in saw_context.items() if is_seen]
+    settings = {"baseline": name, "saw": [*seen], "hide": described["hide"], "show": show, "as_of": as_of, **of_task}
     return Judged(pl.DataFrame(rows, schema=prediction_schema(rules.target)), settings)
 
 
