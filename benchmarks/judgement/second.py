@@ -19,6 +19,7 @@ import hashlib
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from at_publication import ALL, WITH_WORDS, judge, make_inputs, read_pool, read_slice
@@ -43,7 +44,7 @@ def main(papers: Path, slices: Path, out: Path) -> None:
     is_test = drawn.sides["test"]
     ids = "\n".join(map(str, drawn.own.filter(is_test)["work_id"]))
     ran = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
-    found = {
+    found: dict[str, Any] = {
         "papers": {side: int(of.sum()) for side, of in drawn.sides.items()},
         "labels": LABELS[:2],
         "commit": ran.stdout.strip(),
