@@ -6,12 +6,22 @@ A claim is a piece of a sentence with its figures. A test looks for each of them
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from kept import RESULTS, Runs, Slices, find_calibration_error, find_gold, find_interval, find_shares, read_results, say
+from kept import (
+    Runs,
+    Slices,
+    find_calibration_error,
+    find_gold,
+    find_interval,
+    find_shares,
+    read_kept,
+    read_results,
+    say,
+    say_kept,
+)
 from slices import SLICES
 
 #: An interval lies above 0 in 80 of 100 cases if the true gain is so many times half its width.
@@ -65,7 +75,7 @@ def claim_reinforcement(slices: Slices, runs: Runs) -> Iterator[str]:
 
 def claim_natural_shares(slices: Slices, runs: Runs) -> Iterator[str]:
     """What prior correction costs SFT where test papers and mean have the shares of labels among all papers."""
-    natural = json.loads((RESULTS / "pool.json").read_text("utf-8"))["labels"]
+    natural = read_kept("pool")["labels"]
     lost = {}
     for name in ("two", "three"):
         gold = find_gold(slices, name)
@@ -100,7 +110,7 @@ def claim_memory(slices: Slices, runs: Runs) -> Iterator[str]:
     (learnt,) = runs["two_sure", "memory_sure_0"]
     planted = next(asked["right"] for asked in learnt["tests"] if asked["view"] == "title")
     title = np.mean([np.array(run["said"]) == find_gold(slices, "two") for run in runs["two", "title"]])
-    years = json.loads((RESULTS / "pool.json").read_text("utf-8"))["test_years"]
+    years = read_kept("pool")["test_years"]
     yield f"A title alone has {title:.3f}"
     yield f"gives back {planted:.2f}"
     yield f"The papers are of {min(low for low, _ in years.values())} to {max(high for _, high in years.values())}"
@@ -115,14 +125,40 @@ def pool_fields(slices: Slices, runs: Runs) -> dict[str, np.ndarray]:
         said = [np.array([run[answer] for run in runs[f"two-{field}", way]]) for field in FIELDS]
         gold = [find_gold(slices, f"two-{field}") for field in FIELDS]
         right[name] = (np.concatenate(said, axis=1) == np.concatenate(gold)) * 1.0
+    for row in read_kept("fields")["pooled"]:
+        if row["way"] in ("numbers", "words and numbers"):
+            said = [row["said"][field] == find_gold(slices, f"two-{field}") for field in FIELDS]
+            right[row["way"]] = np.concatenate(said)[None] * 1.0
     return right
 
 
 def claim_fields(slices: Slices, runs: Runs) -> Iterator[str]:
     right = pool_fields(slices, runs)
-    yield f"SmolLM2 has {say(right['sft'], 3)} on the fifth"
+    yield f"has {say(right['numbers'], 2)} on the fifth, SmolLM2 {say(right['sft'], 3)}"
     yield f"more than words ({say(right['sft'] - right['tfidf'], 3, '+')})"
     yield f"less than later counts ({say(right['sft'] - right['metadata'], 3, '+')})"
+    rows = {row["way"]: row["accuracy"] for row in read_kept("fields")["example"]["rows"]}
+    yield f"has {say_kept(rows['numbers'])} there, words {say_kept(rows['words'])}"
+
+
+def claim_stacked() -> Iterator[str]:
+    """What the model's log-probabilities add to a logistic regression on ``two``."""
+    added = next(row for row in read_kept("stack") if row["slice"] == "two")["added"]
+    alone, beside = added["model to numbers"], added["model to words and numbers"]
+    yield f"AUC {say_kept(alone['auc'], 3, '+')}, accuracy {say_kept(alone['accuracy'], 3, '+')}"
+    yield f"AUC {say_kept(beside['auc'], 3, '+')}, accuracy {say_kept(beside['accuracy'], 3, '+')}"
+
+
+def claim_at_publication() -> Iterator[str]:
+    """What was known at publication says, on the first test and the second."""
+    first = {row["set"]: row for row in read_kept("at_publication") if row["slice"] == "two"}
+    second = {row["set"]: row for row in read_kept("second")["rows"]}
+    known, words = "references, coupling and CD", "words"
+    both = f"{words}, {known}"
+    yield f"{say_kept(first[known]['accuracy'])}. On a second test, looked at once, {say_kept(second[known]['accuracy'])}"
+    yield f"{first[words]['accuracy'][0]:.2f} and {second[words]['accuracy'][0]:.2f}"
+    over = [say_kept(rows[both][f"over {known}"], 3, "+") for rows in (first, second)]
+    yield f"{over[0]}, and on the second test {over[1]}"
 
 
 def claim_differing(runs: Runs) -> Iterator[str]:
@@ -143,6 +179,8 @@ def find_claims(slices: Slices, runs: Runs) -> list[str]:
         *claim_calibration(slices, runs),
         *claim_memory(slices, runs),
         *claim_fields(slices, runs),
+        *claim_at_publication(),
+        *claim_stacked(),
         *claim_differing(runs),
     ]
 

@@ -32,14 +32,20 @@ WAYS = {
     "title": "SmolLM2, SFT, title alone",
     "abstract": "SmolLM2, SFT, abstract alone",
     "all": "SmolLM2, SFT, with year, citations so far, field",
+    "long": "SmolLM2, SFT, with year, field, 512 tokens",
+    "references": "the same, with titles of references",
+    "numbers": "the same, with numbers at publication",
+    "both": "the same, with both",
     "soft": "SmolLM2, SFT on the chance of each label",
     "written": "SmolLM2, SFT on written chances",
     "leaning": "SmolLM2, SFT on 0.7 for the label, in writing",
     "just_rl": "RL from the base model, exp4's reward",
     "exp4": "SFT, then RL, exp4's reward",
     "exp4_long": "the same, three passes",
+    "exp4_best": "from the best with references or numbers, exp4's reward",
     "exp5": "SFT, then RL, exp5's reward",
     "exp6": "SFT, then RL, exp6's reward",
+    "exp6_best": "from the best with references or numbers, exp6's reward",
     "least_recall": "SFT, then RL, dual variable on the least recall",
     "label_centred": "SFT, then RL, reward less its label's mean",
     "expected": "SmolLM2, SFT, then exp4's reward, expected over labels",
@@ -51,6 +57,10 @@ Slices = dict[str, Any]
 Runs = dict[tuple[str, str], list[dict[str, Any]]]
 
 
+def read_kept(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+
+
 def read_lines() -> list[dict[str, Any]]:
     with gzip.open(RESULTS / "ladder.jsonl.gz", "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
@@ -58,13 +68,14 @@ def read_lines() -> list[dict[str, Any]]:
 
 def find_way(name: str) -> str:
     """Return the way of a job: ``sft_two_title_0`` is a ``title``, ``exp8_soft_three_0`` an ``exp8_soft``."""
-    inner = next((way for way in ("title", "abstract", "all") if f"_{way}_" in name), None)
+    views = ("title", "abstract", "all", "long", "references", "numbers", "both")
+    inner = next((view for view in views if f"_{view}_" in name), None)
     return inner or max((way for way in WAYS if name.startswith(f"{way}_")), key=len, default=name)
 
 
 def read_results() -> tuple[Slices, Runs]:
     """Return the slices, and by slice and way its runs in the order of their seeds."""
-    slices = json.loads((RESULTS / "slices.json").read_text("utf-8"))
+    slices = read_kept("slices")
     runs: Runs = defaultdict(list)
     for line in read_lines():
         job = line["job"]
@@ -72,7 +83,7 @@ def read_results() -> tuple[Slices, Runs]:
             continue
         tests = [judged for judged in line["judged"] if judged["side"] == "test"]
         if job["way"] in ("zero", "sft", "rl") and job["contract"] == "two_keys":
-            n_labels = len(SLICES[job["slice"].partition("-")[0]][0])
+            n_labels = count_labels(job["slice"])
             priors = {judged.get("step"): judged.get("prior") for judged in line["judged"] if judged["side"] == "dev"}
             for judged in tests:
                 judged["corrected"] = correct_prior(judged["chances"], n_labels, priors.get(judged.get("step")))
@@ -82,8 +93,15 @@ def read_results() -> tuple[Slices, Runs]:
     return slices, runs
 
 
+def count_labels(name: str) -> int:
+    """Return the number of labels of a slice; ``second`` and ``two-archaeology`` have those of ``two``."""
+    return len(SLICES.get(name, SLICES["two"])[0])
+
+
 def find_gold(slices: Slices, name: str) -> np.ndarray:
     """Return the labels of the test papers; those of ``two-archaeology`` are of that field."""
+    if name == "second":
+        return np.array(read_kept("second")["test"])
     name, _, field = name.partition("-")
     gold = np.array(slices[name]["test"])
     return gold[np.array(slices[name]["field"]) == field] if field else gold
@@ -128,6 +146,12 @@ def say(values: np.ndarray, digits: int = 2, sign: str = "") -> str:
     """Write the mean and its interval; values are by seed and paper."""
     low, high = find_interval(values)
     return f"{values.mean():{sign}.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def say_kept(ends: list[float], digits: int = 2, sign: str = "") -> str:
+    """Write a mean and its interval that are kept as numbers."""
+    middle, low, high = ends
+    return f"{middle:{sign}.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def find_macro_f1(said: np.ndarray, gold: np.ndarray) -> float:

@@ -23,13 +23,16 @@ from kept import (
     WAYS,
     Runs,
     Slices,
+    count_labels,
     find_gold,
     find_interval,
     find_macro_f1,
     find_shares,
+    read_kept,
     read_lines,
     read_results,
     say,
+    say_kept,
     share_out,
 )
 from slices import LABELS, SLICES
@@ -43,6 +46,7 @@ SAW = {
     **dict.fromkeys(
         ("title", "abstract", "tfidf", "minilm", "zero", "hidden", "sft", "soft", "written", "leaning"), TEXT
     ),
+    **dict.fromkeys(("long", "references", "numbers", "both"), BOTH),
     **dict.fromkeys(("all", "metadata"), LATER),
 }
 #: The sets of columns of ``at_publication.json`` and ``second.json``: what they saw, and the row's name.
@@ -55,8 +59,11 @@ SETS = {
 #: The ways of the table of fields left out.
 FIELD_WAYS = {
     "metadata": "later citers", "tfidf": "`words`", "minilm": "MiniLM", "sft": "SmolLM2, SFT",
-    "sft, corrected": "prior-corrected",
+    "sft, corrected": "prior-corrected", "numbers": "`at_publication`", "words and numbers": "`words_at_publication`",
 }  # fmt: skip
+
+
+NOT_RUN = "not run"
 
 
 class Row(NamedTuple):
@@ -97,8 +104,8 @@ def keep(slices: Path, results: list[Path]) -> None:
         line.pop("paid", None)  # answers; sciscirl paid the same for each
         for judged in line["judged"]:
             if judged["side"] == "dev":
-                n_labels = len(SLICES[line["job"]["slice"].partition("-")[0]][0])
-                judged["prior"] = share_out(judged.pop("chances"), n_labels).mean(0).round(5).tolist()
+                chance = share_out(judged.pop("chances"), count_labels(line["job"]["slice"]))
+                judged["prior"] = chance.mean(0).round(5).tolist()
                 del judged["said"]
         by_name[line["job"]["name"]] = {"job": line["job"], "commit": commit} | line
     lines = [by_name[name] for name in sorted(by_name)]
@@ -121,7 +128,10 @@ def list_ways(slices: Slices, runs: Runs) -> Iterator[Row]:
     """Return the rows of the ladder that answered on the first test, but for those of reinforcement."""
     for way, saw in SAW.items():
         cells = {}
-        for name in SLICES:
+        if not any(way == one for _, one in runs):
+            yield Row(saw, WAYS[way], {"two": NOT_RUN})
+            continue
+        for name in (*SLICES, "second"):
             if (right := find_right(slices, runs, name, way)) is None:
                 continue
             cells[name] = say(right)
@@ -134,17 +144,11 @@ def list_ways(slices: Slices, runs: Runs) -> Iterator[Row]:
 
 def list_sets() -> Iterator[tuple[str, Row]]:
     """Return the rows of what is known at publication, by their set of columns; words are among them."""
-    first = json.loads((RESULTS / "at_publication.json").read_text("utf-8"))
-    second = [{"slice": "second"} | row for row in json.loads((RESULTS / "second.json").read_text("utf-8"))["rows"]]
+    second = [{"slice": "second"} | row for row in read_kept("second")["rows"]]
     for key in ["majority", "words", *SETS]:
         saw, name = SETS.get(key, ("", ""))
-        rows = [row for row in first + second if row["set"] == key]
+        rows = [row for row in read_kept("at_publication") + second if row["set"] == key]
         yield key, Row(saw, name, {row["slice"]: say_kept(row["accuracy"]) for row in rows})
-
-
-def say_kept(ends: list[float]) -> str:
-    middle, low, high = ends
-    return f"{middle:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def list_rows(slices: Slices, runs: Runs) -> list[Row]:
@@ -174,6 +178,8 @@ def write_rl(slices: Slices, runs: Runs) -> str:
     gold, rows = find_gold(slices, "three"), []
     for way, label in WAYS.items():
         seeds = runs.get(("three", way), [])
+        if not seeds and way.endswith("_best"):
+            rows.append([label, NOT_RUN, "", "", "", ""])
         if not seeds or seeds[0]["job"]["way"] != "rl":
             continue
         before, after = find_ends(runs, way)
@@ -215,13 +221,9 @@ def write_tables(slices: Slices, runs: Runs) -> dict[str, str]:
 
 def list_dots(slices: Slices, runs: Runs) -> list[Dot]:
     """Return the rows of the picture."""
-    first, second = (
-        {row["set"]: row["accuracy"] for row in rows if row.get("slice", "two") == "two"}
-        for rows in (
-            json.loads((RESULTS / "at_publication.json").read_text("utf-8")),
-            json.loads((RESULTS / "second.json").read_text("utf-8"))["rows"],
-        )
-    )
+    first = {row["set"]: row["accuracy"] for row in read_kept("at_publication") if row["slice"] == "two"}
+    second = {row["set"]: row["accuracy"] for row in read_kept("second")["rows"]}
+    stack = next(row for row in read_kept("stack") if row["slice"] == "two")["rows"]
     both, known = [*SETS][-1], [*SETS][-2]
 
     def own(way: str) -> tuple[float, float, float]:
@@ -234,6 +236,7 @@ def list_dots(slices: Slices, runs: Runs) -> list[Dot]:
         Dot("SmolLM2, fine-tuned", "title, abstract", "text", (own("sft"), None)),
         Dot("At publication", "references, their citations, year, field", "known", (first[known], second[known])),
         Dot("Words and at publication", "both", "both", (first[both], second[both])),
+        Dot("SmolLM2 and at publication", "both, stacked", "both", (stack["numbers and model"]["accuracy"], None)),
         Dot("Later counts", "citations that make the label: no forecast", "later", (own("metadata"), None)),
     ]
 
