@@ -89,11 +89,11 @@ def count_words(texts: np.ndarray, is_train: np.ndarray) -> csr_matrix:
     return words.fit(texts[is_train]).transform(texts)
 
 
-def make_inputs(papers: Papers) -> dict[str, csr_matrix]:
+def make_inputs(papers: Papers) -> dict[str, Any]:
     """Return a matrix for each set of columns, a row for each paper."""
     is_train = papers.sides["train"]
-    words = count_words((papers.own["title"] + ". " + papers.own["abstract"]).to_numpy(), is_train)
-    inputs = {"words": words}
+    words: Any = count_words((papers.own["title"] + ". " + papers.own["abstract"]).to_numpy(), is_train)
+    inputs: dict[str, Any] = {"words": words}
     inputs |= {key: csr_matrix(to_matrix(papers.own, names, is_train)) for key, names in SETS.items()}
     return inputs | {WITH_WORDS: hstack([words, inputs[ALL]]).tocsr()}
 

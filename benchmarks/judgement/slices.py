@@ -32,9 +32,11 @@ SECOND = {2: "dev", **dict.fromkeys(range(3, 8), "train"), 8: "test", 9: "test"}
 
 
 def read_pool(papers: Path) -> pl.DataFrame:
+    return find_pool(pl.read_parquet(papers / "works.parquet"), pl.scan_parquet(papers / "citations.parquet"))
+
+
+def find_pool(works: pl.DataFrame, citations: pl.LazyFrame) -> pl.DataFrame:
     """Return one row for each paper that counts, with its scores, label, confidence, and side."""
-    works = pl.read_parquet(papers / "works.parquet")
-    citations = pl.scan_parquet(papers / "citations.parquet")
     scores = ssd.compute_cd_index(works.select("work_id", "publication_year"), citations)
     labelled = ssd.compute_label_confidence(ssd.compute_labels(scores))
     n_citers = (pl.col("n_i") + pl.col("n_j")).alias("n_citers")
