@@ -118,10 +118,10 @@ def claim_memory(slices: Slices, runs: Runs) -> Iterator[str]:
 
 def pool_fields(slices: Slices, runs: Runs) -> dict[str, np.ndarray]:
     """Return by way whether each test paper is judged right by a model that was not trained on its field."""
-    ways = {"metadata": "said", "tfidf": "said", "minilm": "said", "sft": "said", "sft, corrected": "corrected"}
+    ways = {"metadata": "metadata", "words": "tfidf", "minilm": "minilm", "sft": "sft", "sft, corrected": "sft"}
     right = {}
-    for name, answer in ways.items():
-        way = name.partition(",")[0]
+    for name, way in ways.items():
+        answer = "corrected" if "," in name else "said"
         said = [np.array([run[answer] for run in runs[f"two-{field}", way]]) for field in FIELDS]
         gold = [find_gold(slices, f"two-{field}") for field in FIELDS]
         right[name] = (np.concatenate(said, axis=1) == np.concatenate(gold)) * 1.0
@@ -135,10 +135,8 @@ def pool_fields(slices: Slices, runs: Runs) -> dict[str, np.ndarray]:
 def claim_fields(slices: Slices, runs: Runs) -> Iterator[str]:
     right = pool_fields(slices, runs)
     yield f"has {say(right['numbers'], 2)} on the fifth, SmolLM2 {say(right['sft'], 3)}"
-    yield f"more than words ({say(right['sft'] - right['tfidf'], 3, '+')})"
+    yield f"more than words ({say(right['sft'] - right['words'], 3, '+')})"
     yield f"less than later counts ({say(right['sft'] - right['metadata'], 3, '+')})"
-    rows = {row["way"]: row["accuracy"] for row in read_kept("fields")["example"]["rows"]}
-    yield f"has {say_kept(rows['numbers'])} there, words {say_kept(rows['words'])}"
 
 
 def claim_stacked() -> Iterator[str]:
@@ -155,7 +153,8 @@ def claim_at_publication() -> Iterator[str]:
     second = {row["set"]: row for row in read_kept("second")["rows"]}
     known, words = "references, coupling and CD", "words"
     both = f"{words}, {known}"
-    yield f"{say_kept(first[known]['accuracy'])}. On a second test, looked at once, {say_kept(second[known]['accuracy'])}"
+    known_at = [say_kept(rows[known]["accuracy"]) for rows in (first, second)]
+    yield f"{known_at[0]}. On a second test, looked at once, {known_at[1]}"
     yield f"{first[words]['accuracy'][0]:.2f} and {second[words]['accuracy'][0]:.2f}"
     over = [say_kept(rows[both][f"over {known}"], 3, "+") for rows in (first, second)]
     yield f"{over[0]}, and on the second test {over[1]}"

@@ -66,11 +66,10 @@ def read_lines() -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-def find_way(name: str) -> str:
+def find_way(job: dict[str, Any]) -> str:
     """Return the way of a job: ``sft_two_title_0`` is a ``title``, ``exp8_soft_three_0`` an ``exp8_soft``."""
-    views = ("title", "abstract", "all", "long", "references", "numbers", "both")
-    inner = next((view for view in views if f"_{view}_" in name), None)
-    return inner or max((way for way in WAYS if name.startswith(f"{way}_")), key=len, default=name)
+    way = max((way for way in WAYS if job["name"].startswith(f"{way}_")), key=len, default=job["name"])
+    return job["view"] if way == "sft" and job["view"] in WAYS else way
 
 
 def read_results() -> tuple[Slices, Runs]:
@@ -87,7 +86,7 @@ def read_results() -> tuple[Slices, Runs]:
             priors = {judged.get("step"): judged.get("prior") for judged in line["judged"] if judged["side"] == "dev"}
             for judged in tests:
                 judged["corrected"] = correct_prior(judged["chances"], n_labels, priors.get(judged.get("step")))
-        runs[job["slice"], find_way(job["name"])].append(tests[-1] | {"job": job, "tests": tests})
+        runs[job["slice"], find_way(job)].append(tests[-1] | {"job": job, "tests": tests})
     for seeds in runs.values():
         seeds.sort(key=lambda run: run["job"]["seed"])
     return slices, runs

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from claims import FIELDS, find_claims, find_ends, find_gains, pool_fields
+from claims import FIELDS, find_claims, find_ends, find_gains, pool_fields, show_range
 from draw import Dot, draw_answer
 from kept import (
     RESULTS,
@@ -43,9 +43,8 @@ TEXT, KNOWN, BOTH, LATER = "text", "at publication", "text, at publication", "**
 #: What the ways of ``ladder.jsonl.gz`` saw, in the order of the table. Those of reinforcement have their own.
 SAW = {
     "majority": "",
-    **dict.fromkeys(
-        ("title", "abstract", "tfidf", "minilm", "zero", "hidden", "sft", "soft", "written", "leaning"), TEXT
-    ),
+    **dict.fromkeys(("tfidf", "minilm", "zero", "hidden", "sft", "title", "abstract", "soft", "written"), TEXT),
+    **dict.fromkeys(("leaning", "expected"), TEXT),
     **dict.fromkeys(("long", "references", "numbers", "both"), BOTH),
     **dict.fromkeys(("all", "metadata"), LATER),
 }
@@ -53,16 +52,15 @@ SAW = {
 SETS = {
     "field and year": (KNOWN, "field and year"),
     "references": (KNOWN, "field, year, references"),
-    "references, coupling and CD": (KNOWN, "`at_publication`: the same, earlier works that share them, their CD index"),
-    "words, references, coupling and CD": (BOTH, "`words_at_publication`: both"),
+    "references, coupling and CD": (KNOWN, "`at_publication`: with earlier works that share them, their CD index"),
+    "words, references, coupling and CD": (BOTH, "`words_at_publication`: `words` with these"),
 }
 #: The ways of the table of fields left out.
 FIELD_WAYS = {
-    "metadata": "later citers", "tfidf": "`words`", "minilm": "MiniLM", "sft": "SmolLM2, SFT",
-    "sft, corrected": "prior-corrected", "numbers": "`at_publication`", "words and numbers": "`words_at_publication`",
+    "words": "`words`", "minilm": "MiniLM", "sft": "SmolLM2, SFT (1 seed)",
+    "sft, corrected": "the same, prior-corrected", "numbers": "`at_publication`",
+    "words and numbers": "`words_at_publication`", "metadata": "trees on later citers",
 }  # fmt: skip
-
-
 NOT_RUN = "not run"
 
 
@@ -157,7 +155,10 @@ def list_rows(slices: Slices, runs: Runs) -> list[Row]:
     ways = [*list_ways(slices, runs)]
     for row, key in ((WAYS["tfidf"], "words"), (WAYS["majority"], "majority")):
         next(way for way in ways if way.name == row).cells["second"] = sets.pop(key).cells["second"]
-    return [*(way for way in ways if way.saw != LATER), *sets.values(), *(way for way in ways if way.saw == LATER)]
+    order = ["", TEXT, KNOWN, BOTH, LATER]
+    rows = sorted([*sets.values(), *ways], key=lambda row: order.index(row.saw))
+    is_first = [at == 0 or row.saw != rows[at - 1].saw for at, row in enumerate(rows)]
+    return [row if first else row._replace(saw="") for row, first in zip(rows, is_first, strict=True)]
 
 
 def to_table(head: list[str], rows: list[list[str]]) -> str:
@@ -199,19 +200,16 @@ def show_shares(shares: list[float]) -> str:
 
 
 def write_fields(slices: Slices, runs: Runs) -> str:
-    """Return the table of fields left out."""
+    """Return the table of fields left out, and of the example of the package."""
     right = pool_fields(slices, runs)
-    field = np.concatenate([np.full(find_gold(slices, f"two-{one}").size, one) for one in FIELDS])
-    rows = [
-        [
-            one.replace("_", " "),
-            str(np.sum(field == one)),
-            *(f"{right[way][:, field == one].mean():.2f}" for way in FIELD_WAYS),
-        ]
-        for one in FIELDS
-    ]
-    rows.append(["all", f"{field.size:,}", *(say(right[way]) for way in FIELD_WAYS)])
-    return to_table(["field left out", "papers", *FIELD_WAYS.values()], rows)
+    ends = np.cumsum([find_gold(slices, f"two-{field}").size for field in FIELDS])
+    example = {row["way"]: row["accuracy"] for row in read_kept("fields")["example"]["rows"]}
+    rows = []
+    for way, label in FIELD_WAYS.items():
+        by_field = [float(of.mean()) for of in np.split(right[way], ends[:-1], axis=1)]
+        sixth = say_kept(example[way]) if way in example else ""
+        rows.append([label, say(right[way], 3), show_range(by_field), sixth])
+    return to_table(["way", "fifth field", "least and most of the five", "sixth field"], rows)
 
 
 def write_tables(slices: Slices, runs: Runs) -> dict[str, str]:
@@ -223,7 +221,9 @@ def list_dots(slices: Slices, runs: Runs) -> list[Dot]:
     """Return the rows of the picture."""
     first = {row["set"]: row["accuracy"] for row in read_kept("at_publication") if row["slice"] == "two"}
     second = {row["set"]: row["accuracy"] for row in read_kept("second")["rows"]}
-    stack = next(row for row in read_kept("stack") if row["slice"] == "two")["rows"]
+    stack = next(row for row in read_kept("stack") if row["slice"] == "two")
+    right = stack["rows"]["numbers and model"]["accuracy"]
+    half = 1.96 * (right * (1 - right) / stack["papers"]) ** 0.5
     both, known = [*SETS][-1], [*SETS][-2]
 
     def own(way: str) -> tuple[float, float, float]:
@@ -236,7 +236,7 @@ def list_dots(slices: Slices, runs: Runs) -> list[Dot]:
         Dot("SmolLM2, fine-tuned", "title, abstract", "text", (own("sft"), None)),
         Dot("At publication", "references, their citations, year, field", "known", (first[known], second[known])),
         Dot("Words and at publication", "both", "both", (first[both], second[both])),
-        Dot("SmolLM2 and at publication", "both, stacked", "both", (stack["numbers and model"]["accuracy"], None)),
+        Dot("SmolLM2 and at publication", "both, stacked", "both", ((right, right - half, right + half), None)),
         Dot("Later counts", "citations that make the label: no forecast", "later", (own("metadata"), None)),
     ]
 
