@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
+README = (REPOSITORY / "README.md").read_text("utf-8")
 PAGE = (REPOSITORY / "docs/rl/judgement.md").read_text("utf-8")
 _OWN = ("claims", "draw", "kept", "show", "slices")
 
@@ -32,3 +33,12 @@ def test_tables_and_figures_are_those_of_the_kept_results(show: ModuleType):
     claims = show.find_claims(slices, runs)
     assert len(claims) > 15
     assert not [claim for claim in claims if claim not in said]
+
+
+def test_the_readme_quotes_the_second_test(show: ModuleType):
+    rows = {row["set"]: row for row in show.read_kept("second")["rows"]}
+    known = "references, coupling and CD"
+    middle, low, high = (100 * share for share in rows[known]["accuracy"])
+    assert f"{middle:.1f} % [{low:.1f}, {high:.1f}] without any text" in README
+    middle, low, high = (100 * share for share in rows[f"words, {known}"][f"over {known}"])
+    assert f"Words add {middle:.1f} points [{low:.1f}, {high:.1f}]" in README
