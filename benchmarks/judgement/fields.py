@@ -2,14 +2,13 @@
 
 Each of the five fields is left out once: words, numbers (all columns of ``at_publication.py``) and both learn from the
 other four, dev chooses the strength, and the test papers of the field are judged. Over the five fields together there
-is an interval of 95 % over papers, for the ways of ``results/ladder.jsonl.gz``, too. A sixth field is the example of
-the package (OpenAlex, CC0): what learnt from all five judges it. OUT is JSON: ``results/fields.json``.
+is an interval of 95 % over papers. A sixth field is the example of the package (OpenAlex, CC0), judged by what learnt
+from all five. OUT is JSON: ``results/fields.json``.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 from at_publication import ALL, WITH_WORDS, Papers, judge, make_inputs, read_pool, read_slice, say_interval
-from show import take_mean_off
 from slices import LABELS, draw, find_pool
 
 import sciscidata as ssd
 from sciscidata.indicators import compute_publication_features
 
 WAYS = {"words": "words", ALL: "numbers", WITH_WORDS: "words and numbers"}
-#: Of the kept answers, by the name of their jobs.
-KEPT = {"metadata": "metadata_two_without_{}",
-        "MiniLM": "minilm_two_without_{}", "SmolLM2, SFT": "sft_without_{}_0"}  # fmt: skip
-LESS_MEAN = "SmolLM2, SFT, less the mean"
 
 
 def leave_out(papers: Papers, field: str) -> Papers:
@@ -41,15 +35,6 @@ def judge_ways(papers: Papers) -> dict[str, Any]:
     """Return which label each way says of each test paper."""
     made = make_inputs(papers)
     return {WAYS[row["set"]]: row["said"] for row in judge({key: made[key] for key in WAYS}, papers, ())}
-
-
-def read_kept(fields: list[str]) -> dict[str, dict[str, np.ndarray]]:
-    """Return what the kept ways said of the test papers of each field."""
-    with gzip.open(Path(__file__).parent / "results" / "ladder.jsonl.gz", "rt", encoding="utf-8") as file:
-        lines = {line["job"]["name"]: line["judged"][-1] for line in map(json.loads, file)}
-    kept = {way: {field: np.array(lines[name.format(field)]["said"]) for field in fields} for way, name in KEPT.items()}
-    asked = {field: lines[KEPT["SmolLM2, SFT"].format(field)]["chances"] for field in fields}
-    return kept | {LESS_MEAN: {field: np.array(take_mean_off(chances, 2)) for field, chances in asked.items()}}
 
 
 def draw_example() -> pl.DataFrame:
@@ -66,20 +51,19 @@ def main(papers: Path, slices: Path, out: Path) -> None:
     pool = read_pool(papers, slices)
     two = read_slice(pool, slices / "two.parquet")
     fields = two.own["primary_field"].unique().sort().to_list()
-    said = {way: dict.fromkeys(fields) for way in WAYS.values()}
+    said: dict[str, dict[str, np.ndarray]] = {way: {} for way in WAYS.values()}
     gold = {}
     for field in fields:
         own = leave_out(two, field)
         gold[field] = two.gold[own.sides["test"]]
         for way, answers in judge_ways(own).items():
             said[way][field] = answers
-    said |= read_kept(fields)
     rows = []
     for way, answers in said.items():
         right = {field: (answers[field] == gold[field]).astype(float) for field in fields}
         row = {"way": way, "accuracy": say_interval(np.concatenate([right[field] for field in fields]))}
         row |= {"fields": {field: round(float(one.mean()), 4) for field, one in right.items()}}
-        rows.append(row | {"said": {field: answers[field].tolist() for field in fields if way in WAYS.values()}})
+        rows.append(row | {"said": {field: answers[field].tolist() for field in fields}})
 
     example = draw_example()
     shared = [name for name in two.own.columns if name in example.columns]

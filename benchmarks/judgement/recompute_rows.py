@@ -343,6 +343,21 @@ def correct(chances: list[list[float]], n_labels: int) -> np.ndarray:
     return np.array(said)
 
 
+def find_last(run: Row) -> Row:
+    return [one for one in run["judged"] if one["side"] == "test"][-1]
+
+
+def correct_run(run: Row, at: int, n_labels: int) -> np.ndarray:
+    """Return the prior-corrected labels of a run's first (0) or last (-1) test, by the mean of dev if it was kept."""
+    test = [one for one in run["judged"] if one["side"] == "test"][at]
+    prior = [one["prior"] for one in run["judged"]
+             if one["side"] == "dev" and "prior" in one and one.get("step") == test.get("step")]  # fmt: skip
+    if not prior:
+        return correct(test["chances"], n_labels)
+    shares = np.maximum(np.array(test["chances"])[:, :n_labels], 1e-4)
+    return (shares / shares.sum(1)[:, None] / prior[-1][:n_labels]).argmax(1)
+
+
 def place(chances: np.ndarray, gold: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the area under the curve, and each paper's influence on it (DeLong et al. 1988, doi:10.2307/2531595)."""
     labels = [1] if chances.shape[1] == 2 else range(chances.shape[1])
@@ -393,6 +408,8 @@ class Recomputed:
         tell(f"{len(pool):,} papers count; {len(needed):,} are described")
         self.columns = {name: make_columns(own) for name, own in self.slices.items()}
         self.chances: dict[tuple[str, str], np.ndarray] = {}
+        self.pooled: dict[str, list[np.ndarray]] = defaultdict(list)
+        self.sixth: dict[str, tuple[float, float, float]] = {}
 
     def judge(self, name: str, key: str) -> np.ndarray:
         """Return the chances of the test papers by a set of columns."""
@@ -478,7 +495,7 @@ class Recomputed:
             own, job = self.slices[name], {"two_sure": "sft_sure"}.get(name, f"sft_{name}")
             keys = np.array([one["key"] // 10 % 10 for one in own.papers[-own.test.size :]])
             odds = {key: [self.log_odds(self.judge(name, of))] * 3 for key, of in sets.items()}
-            kept = [np.array(self.jobs[f"{job}_{seed}"]["judged"][-1]["chances"]) for seed in range(3)]
+            kept = [np.array(find_last(self.jobs[f"{job}_{seed}"])["chances"]) for seed in range(3)]
             odds["model"] = [self.log_odds(one[:, : SHOWN[name]]) for one in kept]
             measured: dict[str, dict[str, tuple[list[float], np.ndarray]]] = {}
             for row, parts in of_rows.items():
@@ -537,7 +554,7 @@ class Recomputed:
         found = json.loads((RESULTS / "fields.json").read_text("utf-8"))
         fields = [*found["papers"]]
         kept = {"MiniLM": "minilm_two_without_{}", "SmolLM2, SFT": "sft_without_{}_0"}
-        right: dict[str, list[np.ndarray]] = defaultdict(list)
+        right = self.pooled
         for field in fields:
             own = self.leave_out(field)
             made = make_columns(own)
@@ -545,28 +562,23 @@ class Recomputed:
                 right[way].append(own.judge(made[key]).argmax(1) == own.test)
             right["metadata"].append(self.grow_trees(own) == own.test)
             for way, name in kept.items():
-                right[way].append(np.array(self.jobs[name.format(field)]["judged"][-1]["said"]) == own.test)
-            logs = self.log_chances(f"sft_without_{field}_0")
-            right["SmolLM2, SFT, less the mean"].append((logs - logs.mean(0)).argmax(1) == own.test)
+                right[way].append(np.array(find_last(self.jobs[name.format(field)])["said"]) == own.test)
+            right["prior-corrected"].append(correct_run(self.jobs[f"sft_without_{field}_0"], -1, 2) == own.test)
             tell(f"without {field}")
         for row in found["pooled"]:
             one = right[row["way"]]
-            how = "fitted" if row["said"] or row["way"] == "metadata" else "kept"
             pooled = find_interval(np.concatenate(one))
-            self.add(f"fields left out: {row['way']}", row["accuracy"], pooled, digits=3, how=how)
+            self.add(f"fields left out: {row['way']}", row["accuracy"], pooled, digits=3, how="fitted")
             for field, part in zip(fields, one, strict=True):
                 where = f"without {field}: {row['way']}"
                 # A field has as few as 148 papers: one of them is 0.007.
-                slack = 0 if how == "kept" else 2 / part.size
-                self.checks.append(Check(where, row["fields"][field], float(part.mean()), slack + 6e-5, how))
+                own = float(part.mean())
+                self.checks.append(Check(where, row["fields"][field], own, 2 / part.size + 6e-5, "fitted"))
         for row in found["example"]["rows"]:
             one = np.array(row["said"]) == found["example"]["test"]
-            self.add(f"example: {row['way']}", row["accuracy"], find_interval(one), digits=3, how="kept")
+            self.sixth[row["way"]] = find_interval(one)
+            self.add(f"example: {row['way']}", row["accuracy"], self.sixth[row["way"]], digits=3, how="kept")
             self.kept_only.add(f"example of the package, {row['way']}")
-        self.pooled = right
-
-    def log_chances(self, job: str) -> np.ndarray:
-        return np.log(np.maximum(np.array(self.jobs[job]["judged"][-1]["chances"])[:, :2], 1e-4))
 
     def grow_trees(self, own: Slice) -> np.ndarray:
         """Return what boosted trees say, by year, references, times cited and field."""
@@ -586,30 +598,23 @@ class Recomputed:
         gold = self.slices[name].test
         if job in ("majority", "tfidf") or job in COLUMNS or job == BOTH:
             return np.atleast_2d(self.judge(name, {"tfidf": "words"}.get(job, job)).argmax(1) == gold), None, "fitted"
-        if name == "second":
-            return None
         if job == "metadata":
             return np.atleast_2d(self.grow_trees(self.slices[name]) == gold), None, "fitted"
         runs = self.find_runs(name, job)
         if not runs:
             return None
         self.kept_only.add(f"{job}, {name}")
-        right = np.array([np.array(run["judged"][-1]["said"]) == gold for run in runs])
+        right = np.array([np.array(find_last(run)["said"]) == gold for run in runs])
         own = runs[0]["job"]
         if own["way"] not in ("zero", "sft", "rl") or own["contract"] != "two_keys":
             return right, None, "kept"
-        corrected = [correct(run["judged"][-1]["chances"], SHOWN[name]) == gold for run in runs]
-        return right, np.array(corrected), "kept"
+        return right, np.array([correct_run(run, -1, SHOWN[name]) == gold for run in runs]), "kept"
 
     def find_runs(self, name: str, job: str) -> list[Row]:
         """Return the kept runs of a way, by seed."""
-        stem = {"two_sure": "sure"}.get(name, name) if job == "sft" else name
-        names = (
-            [f"sft_{name}_{job}_{seed}" for seed in range(3)]
-            if job in VIEWS
-            else [f"{job}_{stem}_{seed}" for seed in range(3)] + [f"{job}_{stem}"]
-        )
-        return [self.jobs[one] for one in names if one in self.jobs]
+        stem = job.format(name) if "{}" in job else f"{job}_{name}"
+        stem = {"sft_two_sure": "sft_sure"}.get(stem, stem)
+        return [self.jobs[one] for one in (*(f"{stem}_{seed}" for seed in range(3)), stem) if one in self.jobs]
 
     def check_page(self, page: Path) -> None:
         text = page.read_text("utf-8")
@@ -661,33 +666,28 @@ class Recomputed:
             self.add(f"{where}, shares", [float(figure)], (own,), digits=2, how="kept")
         fair = re.findall(r"\d\.\d+", cells["prior-corrected: before, after"])
         for figure, at in zip(fair, (0, -1), strict=bool(fair)):
-            own = float(np.mean([correct(one[at]["chances"], 3) == gold for one in tests]))
+            own = float(np.mean([correct_run(run, at, 3) == gold for run in runs]))
             self.add(f"{where}, prior-corrected", [float(figure)], (own,), digits=2, how="kept")
 
     def check_field(self, row: list[tuple[str, str]]) -> None:
-        field, names = row[0][1].replace(" ", "_"), [*dict.fromkeys(one["primary_field"] for one in self.pool_papers())]
-        names.sort()
-        for head, cell in row[2:]:
-            way = FIELD_COLUMNS.get(head)
-            figures = read_cell(cell)
-            if way is None or not figures:
-                self.checks.append(Check(f"page, fields: {head}: not known here", 0, math.nan, 0, "missing"))
-                continue
-            if way == "corrected":
-                jobs = [self.jobs[f"sft_without_{one}_0"]["judged"][-1]["chances"] for one in names]
-                parts = [correct(one, 2) == self.leave_out(at).test for one, at in zip(jobs, names, strict=True)]
-            else:
-                parts = self.pooled[way]
-            right = np.concatenate(parts) if field == "all" else parts[names.index(field)]
-            how = "kept" if way in ("corrected", "MiniLM", "SmolLM2, SFT") else "fitted"
-            where = f"page, fields: {field}, {head}"
-            self.add(where, figures, find_interval(right), digits=2, how=how)
-
-    def pool_papers(self) -> list[Row]:
-        return self.slices["two"].papers
+        cells = dict(row)
+        way = FIELD_WAYS.get(cells["way"])
+        if way is None:
+            self.checks.append(Check(f"page, fields: {cells['way']}: not known here", 0, math.nan, 0, "missing"))
+            return
+        where = f"page, fields: {cells['way']}"
+        how = "kept" if way in ("prior-corrected", "MiniLM", "SmolLM2, SFT") else "fitted"
+        parts = self.pooled[way]
+        self.add(where, read_cell(cells["fifth field"]), find_interval(np.concatenate(parts)), digits=3, how=how)
+        ends = [float(one) for one in cells["least and most of the five"].split(" to ")]
+        for figure, own in zip(ends, (min, max), strict=True):
+            self.add(
+                f"{where}, {own.__name__}", [figure], (own(float(one.mean()) for one in parts),), digits=2, how=how
+            )
+        if figures := read_cell(cells["sixth field"]):
+            self.add(f"{where}, sixth", figures, self.sixth[way], digits=2, how="kept")
 
 
-VIEWS = ("title", "abstract", "all")
 #: The job behind the first words of a row of the page.
 JOBS = {
     "majority": "majority",
@@ -697,9 +697,13 @@ JOBS = {
     "MiniLM": "minilm",
     "SmolLM2, asked": "zero",
     "SmolLM2, hidden": "hidden",
-    "SmolLM2, SFT, title": "title",
-    "SmolLM2, SFT, abstract": "abstract",
-    "SmolLM2, SFT, with year, cit": "all",
+    "SmolLM2, SFT, title": "sft_{}_title",
+    "SmolLM2, SFT, abstract": "sft_{}_abstract",
+    "SmolLM2, SFT, with year, cit": "sft_{}_all",
+    "SmolLM2, SFT, with year, field, 512": "sft_{}_long",
+    "the same, with titles": "sft_{}_references",
+    "the same, with numbers": "sft_{}_numbers",
+    "the same, with both": "sft_{}_both",
     "SmolLM2, SFT on the chance": "soft",
     "SmolLM2, SFT on written": "written",
     "SmolLM2, SFT on 0.7": "leaning",
@@ -709,6 +713,8 @@ JOBS = {
     "field, year, references": "references",
     "`at_publication`": ALL,
     "`words_at_publication`": BOTH,
+    "from the best with references or numbers, exp4": "exp4_best",
+    "from the best with references or numbers, exp6": "exp6_best",
     "RL from the base model": "just_rl",
     "SFT, then RL, exp4": "exp4",
     "the same, three passes": "exp4_long",
@@ -719,11 +725,15 @@ JOBS = {
     "SFT on 0.7, then RL": "exp8",
     "the same, quadratic": "exp8_soft",
 }
-FIELD_COLUMNS = {
-    "later citers": "metadata", "counts": "metadata", "`words`": "words", "MiniLM": "MiniLM",
-    "SmolLM2, SFT": "SmolLM2, SFT", "prior-corrected": "corrected", "`at_publication`": "numbers",
+FIELD_WAYS = {
+    "`words`": "words",
+    "MiniLM": "MiniLM",
+    "SmolLM2, SFT (1 seed)": "SmolLM2, SFT",
+    "the same, prior-corrected": "prior-corrected",
+    "`at_publication`": "numbers",
     "`words_at_publication`": "words and numbers",
-}  # fmt: skip
+    "trees on later citers": "metadata",
+}
 
 
 def find_job(way: str) -> str | None:

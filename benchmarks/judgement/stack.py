@@ -53,9 +53,10 @@ ADDED = (
 def read_model(name: str) -> list[np.ndarray]:
     """Return the kept chances of the test papers of a slice, for each seed."""
     with gzip.open(KEPT, "rt", encoding="utf-8") as file:
-        kept = {line["job"]["name"]: line for line in map(json.loads, file)}
+        judged = {line["job"]["name"]: line["judged"] for line in map(json.loads, file)}
     n_labels = len(SLICES[name][0])
-    return [np.array(kept[f"{MODELS[name]}_{seed}"]["judged"][-1]["chances"])[:, :n_labels] for seed in range(3)]
+    lasts = ([one for one in judged[f"{MODELS[name]}_{seed}"] if one["side"] == "test"][-1] for seed in range(3))
+    return [np.array(last["chances"])[:, :n_labels] for last in lasts]
 
 
 def to_log_odds(chances: np.ndarray) -> np.ndarray:
