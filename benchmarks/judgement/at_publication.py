@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -32,6 +34,8 @@ COUPLING = ("n_coupled", "n_coupled_twice", "coupling_max", "coupling_mean")
 CD = ("n_references_with_cd", "reference_cd_mean")
 #: The columns of each set, beside field and year.
 SETS = {"field and year": (), "references": REFERENCES, "references, coupling and CD": REFERENCES + COUPLING + CD}
+ALL = [*SETS][-1]
+WITH_WORDS = f"words, {ALL}"
 #: The others have a long tail.
 NO_TAIL = ("publication_year", "share_references_uncited", "reference_cd_mean")
 N_DRAWS = 2_000
@@ -57,35 +61,69 @@ def say_interval(values: np.ndarray) -> list[float]:
     return [round(float(x), 3) for x in (values.mean(), *np.percentile(means, (2.5, 97.5)))]
 
 
+def read_pool(papers: Path, slices: Path) -> pl.DataFrame:
+    """Return the papers of SLICES with the columns that are known at publication."""
+    works = pl.read_parquet(papers / "works.parquet", columns=["work_id", "publication_year", "primary_field"])
+    known = compute_publication_features(works, pl.scan_parquet(papers / "citations.parquet"))
+    pool = pl.read_parquet(slices / "pool.parquet").drop("publication_year", "primary_field", "n_references")
+    return pool.join(known.collect(), on="work_id", how="left", maintain_order="left")
+
+
+class Papers(NamedTuple):
+    """The papers of a slice by row, which of them are on each side, and the number of each one's label."""
+
+    own: pl.DataFrame
+    sides: dict[str, np.ndarray]
+    gold: np.ndarray
+
+
+def read_slice(pool: pl.DataFrame, file: Path) -> Papers:
+    drawn = pl.read_parquet(file).sort("row")
+    own = pool[drawn["row"]]
+    sides = {side: (drawn["side"] == side).to_numpy() for side in ("train", "dev", "test")}
+    return Papers(own, sides, np.array([LABELS.index(label) for label in own["disruption_label"]]))
+
+
+def count_words(texts: np.ndarray, is_train: np.ndarray) -> csr_matrix:
+    words = TfidfVectorizer(ngram_range=(1, 2), min_df=3, sublinear_tf=True, strip_accents="unicode")
+    return words.fit(texts[is_train]).transform(texts)
+
+
+def make_inputs(papers: Papers) -> dict[str, Any]:
+    """Return a matrix for each set of columns, a row for each paper."""
+    is_train = papers.sides["train"]
+    words: Any = count_words((papers.own["title"] + ". " + papers.own["abstract"]).to_numpy(), is_train)
+    inputs: dict[str, Any] = {"words": words}
+    inputs |= {key: csr_matrix(to_matrix(papers.own, names, is_train)) for key, names in SETS.items()}
+    return inputs | {WITH_WORDS: hstack([words, inputs[ALL]]).tocsr()}
+
+
+def judge(inputs: dict[str, csr_matrix], papers: Papers, bases: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Judge the test papers by each set of columns. ``chances`` has a row for each paper, a column for each label."""
+    is_right = {}
+    gold = papers.gold[papers.sides["test"]]
+    for key, matrix in inputs.items():
+        of_sides = [{side: column[of] for side, of in papers.sides.items()} for column in (matrix, papers.gold)]
+        model, strength = fit_best(*of_sides)
+        chances = model.predict_proba(matrix[papers.sides["test"]])
+        said = model.classes_[chances.argmax(1)]
+        is_right[key] = (said == gold).astype(float)
+        row = {"set": key, "strength": strength, "accuracy": say_interval(is_right[key])}
+        row |= {f"over {base}": say_interval(is_right[key] - is_right[base]) for base in bases
+                if base in is_right and base != key}  # fmt: skip
+        if chances.shape[1] == 2:
+            row["auc"] = round(float(roc_auc_score(gold, chances[:, 1])), 3)
+        yield row | {"said": said, "chances": chances}
+
+
 def main(papers: Path, slices: Path, out: Path) -> None:
     """Judge every set on every slice; write them as JSON."""
-    works = pl.read_parquet(papers / "works.parquet", columns=["work_id", "publication_year", "primary_field"])
-    found = compute_publication_features(works, pl.scan_parquet(papers / "citations.parquet"))
-    pool = pl.read_parquet(slices / "pool.parquet").drop("publication_year", "primary_field", "n_references")
-    pool = pool.join(found.collect(), on="work_id", how="left", maintain_order="left")
+    pool = read_pool(papers, slices)
     rows = []
     for name in SLICES:
-        drawn = pl.read_parquet(slices / f"{name}.parquet").sort("row")
-        own = pool[drawn["row"]]
-        sides = {side: (drawn["side"] == side).to_numpy() for side in ("train", "dev", "test")}
-        gold = np.array([LABELS.index(label) for label in own["disruption_label"]])
-        text = (own["title"] + ". " + own["abstract"]).to_numpy()
-        words = TfidfVectorizer(ngram_range=(1, 2), min_df=3, sublinear_tf=True, strip_accents="unicode")
-        words = words.fit(text[sides["train"]]).transform(text)
-        inputs = {"words": words}
-        inputs |= {key: csr_matrix(to_matrix(own, names, sides["train"])) for key, names in SETS.items()}
-        inputs["words, references, coupling and CD"] = hstack([words, inputs[[*SETS][-1]]]).tocsr()
-        is_right = {}
-        for key, matrix in inputs.items():
-            of_sides = [{side: column[of] for side, of in sides.items()} for column in (matrix, gold)]
-            model, strength = fit_best(*of_sides)
-            chances = model.predict_proba(matrix[sides["test"]])
-            is_right[key] = (model.classes_[chances.argmax(1)] == gold[sides["test"]]).astype(float)
-            row = {"slice": name, "set": key, "strength": strength, "accuracy": say_interval(is_right[key])}
-            bases = [base for base in ("words", [*SETS][-1]) if base in is_right and base != key]
-            row |= {f"over {base}": say_interval(is_right[key] - is_right[base]) for base in bases}
-            if chances.shape[1] == 2:
-                row["auc"] = round(float(roc_auc_score(gold[sides["test"]], chances[:, 1])), 3)
+        drawn = read_slice(pool, slices / f"{name}.parquet")
+        for judged in judge(make_inputs(drawn), drawn, ("words", ALL)):
+            row = {"slice": name} | {key: value for key, value in judged.items() if key not in ("said", "chances")}
             rows.append(row)
             print(json.dumps(row), flush=True)
     out.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", "utf-8")

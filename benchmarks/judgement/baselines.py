@@ -61,6 +61,25 @@ def embed(texts: list[str], batch: int = 64) -> np.ndarray:
     return found
 
 
+def embed_slices(slices: Path, texts: list[str]) -> np.ndarray:
+    """Return a vector for each paper of the pool, zeros where no slice has it; kept in SLICES once made."""
+    kept = slices / "minilm.npy"
+    if not kept.exists():
+        needed = pl.concat([pl.read_parquet(slices / f"{name}.parquet") for name in SLICES])["row"].unique().sort()
+        vectors = np.zeros((len(texts), 384), np.float32)
+        vectors[needed] = embed([texts[row] for row in needed])
+        np.save(kept, vectors)
+    return np.load(kept)
+
+
+def embed_titles(slices: Path, titles: list[str]) -> dict[str, np.ndarray]:
+    """Return a vector for each title; kept in SLICES once made, for the same titles."""
+    kept = slices / "minilm_titles.npy"
+    if not kept.exists():
+        np.save(kept, embed(titles))
+    return dict(zip(titles, np.load(kept), strict=True))
+
+
 def fit_best(sides: dict[str, Any], golds: dict[str, Any]) -> tuple[LogisticRegression, float]:
     """Return the logistic regression with the strength that is best on dev, and this strength."""
     fitted = [
@@ -77,14 +96,8 @@ def main() -> None:
     chosen = parser.parse_args()
     pool = pl.read_parquet(chosen.slices / "pool.parquet")
     drawn = {name: pl.read_parquet(chosen.slices / f"{name}.parquet") for name in SLICES}
-    needed = pl.concat(drawn.values())["row"].unique().sort()
     text = (pool["title"] + ". " + pool["abstract"]).to_list()
-    kept = chosen.slices / "minilm.npy"
-    if not kept.exists():
-        vectors = np.zeros((pool.height, 384), np.float32)
-        vectors[needed] = embed([text[row] for row in needed])
-        np.save(kept, vectors)
-    vectors = np.load(kept)
+    vectors = embed_slices(chosen.slices, text)
     fields = pool["primary_field"].unique().sort().to_list()
     meta = pool.select(
         *META[:3], pl.col("primary_field").replace_strict({name: at for at, name in enumerate(fields)})

@@ -1,7 +1,7 @@
 """Print the ladder, write its tables into the page, and draw it, from the kept results alone: ``show.py``.
 
 python benchmarks/judgement/show.py keep SLICES RESULT.jsonl ...    # scores and counts, no text, into results/
-python benchmarks/judgement/show.py                                 # docs/rl/judgement.md and its two pictures
+python benchmarks/judgement/show.py                                 # docs/rl/judgement.md and its picture
 """
 
 from __future__ import annotations
@@ -10,49 +10,66 @@ import argparse
 import gzip
 import json
 import subprocess
-from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from draw import draw_answers, draw_ladder
+from claims import FIELDS, find_claims, find_ends, find_gains, pool_fields, show_range
+from draw import Dot, draw_answer
+from kept import (
+    RESULTS,
+    WAYS,
+    Runs,
+    Slices,
+    count_labels,
+    find_gold,
+    find_interval,
+    find_macro_f1,
+    find_shares,
+    read_kept,
+    read_lines,
+    read_results,
+    say,
+    say_kept,
+    share_out,
+)
 from slices import LABELS, SLICES
 
-RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "rl" / "judgement.md"
-DRAWS = 2000
-#: What each row is, in the order of the table.
-ROWS = {
-    "majority": "majority",
-    "metadata": "boosted trees on year, references, citations, field",
-    "tfidf": "words (TF-IDF), logistic regression",
-    "minilm": "MiniLM embeddings, logistic regression",
-    "zero": "SmolLM2, asked for JSON",
-    "hidden": "SmolLM2, hidden states, logistic regression",
-    "sft": "SmolLM2, SFT",
-    "title": "SmolLM2, SFT, title alone",
-    "abstract": "SmolLM2, SFT, abstract alone",
-    "all": "SmolLM2, SFT, year, citations and field shown",
-    "soft": "SmolLM2, SFT on the chance of each label",
-    "written": "SmolLM2, SFT on written chances",
-    "leaning": "SmolLM2, SFT on 0.7 for the label, in writing",
-    "just_rl": "RL from the base model, exp4's reward",
-    "exp4": "SFT, then RL, exp4's reward",
-    "exp4_long": "the same, three passes",
-    "exp5": "SFT, then RL, exp5's reward",
-    "exp6": "SFT, then RL, exp6's reward",
-    "least_recall": "SFT, then RL, dual variable on the least recall",
-    "label_centred": "SFT, then RL, reward less its label's mean",
-    "expected": "SFT, then exp4's reward, expected over labels",
-    "exp8": "SFT on 0.7, then RL, exp8's reward",
-    "exp8_soft": "the same, quadratic score on the chance of each label",
+TEXT, KNOWN, BOTH, LATER = "text", "at publication", "text, at publication", "**later citers**"
+#: What the ways of ``ladder.jsonl.gz`` saw, in the order of the table. Those of reinforcement have their own.
+SAW = {
+    "majority": "",
+    **dict.fromkeys(("tfidf", "minilm", "zero", "hidden", "sft", "title", "abstract", "soft", "written"), TEXT),
+    **dict.fromkeys(("leaning", "expected"), TEXT),
+    **dict.fromkeys(("long", "references", "numbers", "both"), BOTH),
+    **dict.fromkeys(("all", "metadata"), LATER),
 }
-
-
+#: The sets of columns of ``at_publication.json`` and ``second.json``: what they saw, and the row's name.
+SETS = {
+    "field and year": (KNOWN, "field and year"),
+    "references": (KNOWN, "field, year, references"),
+    "references, coupling and CD": (KNOWN, "`at_publication`: with earlier works that share them, their CD index"),
+    "words, references, coupling and CD": (BOTH, "`words_at_publication`: `words` with these"),
+}
 #: The ways of the table of fields left out.
-FIELD_WAYS = {"metadata": "counts", "tfidf": "TF-IDF", "minilm": "MiniLM", "sft": "SmolLM2, SFT", "": "less the mean"}
+FIELD_WAYS = {
+    "words": "`words`", "minilm": "MiniLM", "sft": "SmolLM2, SFT (1 seed)",
+    "sft, corrected": "the same, prior-corrected", "numbers": "`at_publication`",
+    "words and numbers": "`words_at_publication`", "metadata": "trees on later citers",
+}  # fmt: skip
+NOT_RUN = "not run"
+
+
+class Row(NamedTuple):
+    """A row of the ladder; ``cells`` are by slice."""
+
+    saw: str
+    name: str
+    cells: dict[str, str]
 
 
 def keep(slices: Path, results: list[Path]) -> None:
@@ -61,10 +78,12 @@ def keep(slices: Path, results: list[Path]) -> None:
 
     pool = pl.read_parquet(slices / "pool.parquet")
     golds: dict[str, Any] = {}
+    counts: dict[str, Any] = {"labels": {label: pool.filter(disruption_label=label).height for label in LABELS}}
+    counts["test_years"] = {}
     for name, (labels, least) in SLICES.items():
         drawn = pl.read_parquet(slices / f"{name}.parquet")
         test = drawn.filter(side="test")["row"].sort()
-        shares = dict.fromkeys(labels, 1 / len(labels))
+        shares: dict[str, float] = {label: 1 / len(labels) for label in labels}
         ceiling = ssd.find_label_ceiling(pool, shares=shares) if not least else None
         golds[name] = {
             "papers": {side: drawn.filter(side=side).height for side in ("train", "dev", "test")},
@@ -73,6 +92,8 @@ def keep(slices: Path, results: list[Path]) -> None:
             "test": [LABELS.index(label) for label in pool[test]["disruption_label"]],
             "field": pool[test]["primary_field"].to_list(),
         }
+        years = pool[test]["publication_year"]
+        counts["test_years"][name] = [years.min(), years.max()]
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True, cwd=DOCS).strip()
     by_name = {line["job"]["name"]: line for line in read_lines()} if (RESULTS / "ladder.jsonl.gz").exists() else {}
     for line in (json.loads(line) for path in results for line in path.read_text("utf-8").splitlines()):
@@ -81,200 +102,165 @@ def keep(slices: Path, results: list[Path]) -> None:
         line.pop("paid", None)  # answers; sciscirl paid the same for each
         for judged in line["judged"]:
             if judged["side"] == "dev":
-                del judged["said"], judged["chances"]
+                chance = share_out(judged.pop("chances"), count_labels(line["job"]["slice"]))
+                judged["prior"] = chance.mean(0).round(5).tolist()
+                del judged["said"]
         by_name[line["job"]["name"]] = {"job": line["job"], "commit": commit} | line
     lines = [by_name[name] for name in sorted(by_name)]
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "slices.json").write_text(json.dumps(golds) + "\n", "utf-8")
+    (RESULTS / "pool.json").write_text(json.dumps(counts) + "\n", "utf-8")
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (RESULTS / "ladder.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def read_lines() -> list[dict[str, Any]]:
-    with gzip.open(RESULTS / "ladder.jsonl.gz", "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
+def find_right(slices: Slices, runs: Runs, name: str, way: str, answer: str = "said") -> np.ndarray | None:
+    """Return by seed and paper whether the answer is right; None: not run."""
+    seeds = runs.get((name, way))
+    if not seeds or answer not in seeds[0]:
+        return None
+    return np.array([np.array(run[answer]) == find_gold(slices, name) for run in seeds]) * 1.0
 
 
-def find_row(name: str) -> str:
-    """Return the row of a job: ``sft_two_title_0`` is a ``title``, ``exp8_soft_three_0`` an ``exp8_soft``."""
-    inner = next((row for row in ("title", "abstract", "all") if f"_{row}_" in name), None)
-    return inner or max((row for row in ROWS if name.startswith(f"{row}_")), key=len, default=name)
-
-
-def read_results() -> tuple[dict[str, Any], dict[tuple[str, str], dict[int, dict[str, Any]]]]:
-    """Return the slices, and the first and last test answers by slice and row, then seed."""
-    golds = json.loads((RESULTS / "slices.json").read_text("utf-8"))
-    found: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
-    for line in read_lines():
-        job = line["job"]
-        if job["name"].startswith("rate"):
+def list_ways(slices: Slices, runs: Runs) -> Iterator[Row]:
+    """Return the rows of the ladder that answered on the first test, but for those of reinforcement."""
+    for way, saw in SAW.items():
+        cells = {}
+        if not any(way == one for _, one in runs):
+            yield Row(saw, WAYS[way], {"two": NOT_RUN})
             continue
-        tests = [judged for judged in line["judged"] if judged["side"] == "test"]
-        last = tests[-1] | {"tests": tests, "seconds": line["seconds"], "way": job["way"]}
-        if job["way"] in ("zero", "sft", "rl") and job["contract"] == "two_keys":
-            last["less_mean"] = take_mean_off(last["chances"], len(SLICES[job["slice"].partition("-")[0]][0]))
-        found[job["slice"], find_row(job["name"])][job["seed"]] = last
-    return golds, found
-
-
-def take_mean_off(chances: list[list[float]], n_labels: int) -> list[int]:
-    """Choose labels by log-probability less its mean over all papers (Menon et al. 2021, arXiv:2007.07314).
-
-    So the share of each label in the policy's own answers does not count, only what differs between papers.
-    """
-    logs = np.log(np.maximum(np.array(chances), 1e-4))
-    logs -= logs.mean(0)
-    logs[:, n_labels:] = -np.inf
-    return logs.argmax(1).tolist()
-
-
-def measure(said: np.ndarray, gold: np.ndarray) -> tuple[float, float, float]:
-    """Return accuracy, macro-F1 and the least recall over the labels of the slice."""
-    f1, recalls = [], []
-    for label in np.unique(gold):
-        hits = np.sum((said == label) & (gold == label))
-        f1.append(2 * hits / max(1, np.sum(said == label) + np.sum(gold == label)))
-        recalls.append(hits / np.sum(gold == label))
-    return float(np.mean(said == gold)), float(np.mean(f1)), float(min(recalls))
-
-
-def interval(values: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % interval of the mean over seeds (rows) and papers (columns), both drawn with replacement."""
-    rng = np.random.default_rng(0)
-    n_seeds, n_papers = values.shape
-    draws = [
-        values[np.ix_(rng.integers(n_seeds, size=n_seeds), rng.integers(n_papers, size=n_papers))].mean()
-        for _ in range(DRAWS)
-    ]
-    return tuple(np.quantile(draws, (0.025, 0.975)))
-
-
-def tabulate(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each slice and way: its measures, their interval, and the seconds of a run."""
-    rows = []
-    for name in golds:
-        gold = np.array(golds[name]["test"])
-        for row, label in ROWS.items():
-            if not (seeds := found.get((name, row))):
+        for name in (*SLICES, "second"):
+            if (right := find_right(slices, runs, name, way)) is None:
                 continue
-            said = np.array([seeds[seed]["said"] for seed in sorted(seeds)])
-            each = np.array([measure(one, gold) for one in said])
-            low, high = interval(said == gold)
-            seconds = [one["seconds"] for one in seeds.values() if one["seconds"] is not None]
-            fair = [measure(np.array(one["less_mean"]), gold)[0] for one in seeds.values() if "less_mean" in one]
-            rows.append({
-                "slice": name, "row": row, "label": label, "seeds": len(seeds), "accuracy": each[:, 0].mean(),
-                "low": low, "high": high, "macro_f1": each[:, 1].mean(), "least_recall": each[:, 2].mean(),
-                "less_mean": float(np.mean(fair)) if fair else None,
-                "invalid": float(np.mean(said < 0)), "seconds": float(np.mean(seconds)) if seconds else None,
-            })  # fmt: skip
-    return rows
+            cells[name] = say(right)
+            if (corrected := find_right(slices, runs, name, way, "corrected")) is not None:
+                cells[f"{name}, corrected"] = f"{corrected.mean():.2f}"
+        n_seeds = max(len(seeds) for (_, one), seeds in runs.items() if one == way)
+        has_seeds = runs[next(key for key in runs if key[1] == way)][0]["job"]["way"] == "sft"
+        yield Row(saw, WAYS[way] + (" (1 seed)" if has_seeds and n_seeds == 1 else ""), cells)
 
 
-def write_ladder(rows: list[dict[str, Any]]) -> str:
-    """Return the table of all ways: a row each, with the three slices side by side."""
-    at = {(one["row"], one["slice"]): one for one in rows}
-
-    def cell(row: str, name: str, measured: str) -> str:
-        one = at.get((row, name))
-        if one is None or one[measured] is None:
-            return ""
-        return f"{one[measured]:.2f}" + (f" [{one['low']:.2f}, {one['high']:.2f}]" if measured == "accuracy" else "")
-
-    columns = [("three", "accuracy"), ("three", "macro_f1"), ("three", "less_mean"), ("two", "accuracy"),
-               ("two", "less_mean"), ("two_sure", "accuracy")]  # fmt: skip
-    lines = ["| way | `three` | its macro-F1 | less the mean | `two` | less the mean | `two_sure` | seeds |"]
-    lines.append("|---" * (len(columns) + 2) + "|")
-    for row, label in ROWS.items():
-        seeds = sorted({at[row, name]["seeds"] for name in SLICES if (row, name) in at})
-        if seeds:
-            cells = [label, *(cell(row, *column) for column in columns), ", ".join(map(str, seeds))]
-            lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def list_sets() -> Iterator[tuple[str, Row]]:
+    """Return the rows of what is known at publication, by their set of columns; words are among them."""
+    second = [{"slice": "second"} | row for row in read_kept("second")["rows"]]
+    for key in ["majority", "words", *SETS]:
+        saw, name = SETS.get(key, ("", ""))
+        rows = [row for row in read_kept("at_publication") + second if row["set"] == key]
+        yield key, Row(saw, name, {row["slice"]: say_kept(row["accuracy"]) for row in rows})
 
 
-def pair_runs(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each way of reinforcement: each run against its own start, paired by paper."""
-    rows = []
-    gold = np.array(golds["three"]["test"])
-    for row, label in ROWS.items():
-        seeds = [one for _, one in sorted(found.get(("three", row), {}).items()) if one["way"] == "rl"]
-        if not seeds:
+def list_rows(slices: Slices, runs: Runs) -> list[Row]:
+    """Return the rows of the ladder: those that see later citers come last."""
+    sets = dict(list_sets())
+    ways = [*list_ways(slices, runs)]
+    for row, key in ((WAYS["tfidf"], "words"), (WAYS["majority"], "majority")):
+        next(way for way in ways if way.name == row).cells["second"] = sets.pop(key).cells["second"]
+    order = ["", TEXT, KNOWN, BOTH, LATER]
+    rows = sorted([*sets.values(), *ways], key=lambda row: order.index(row.saw))
+    is_first = [at == 0 or row.saw != rows[at - 1].saw for at, row in enumerate(rows)]
+    return [row if first else row._replace(saw="") for row, first in zip(rows, is_first, strict=True)]
+
+
+def to_table(head: list[str], rows: list[list[str]]) -> str:
+    first, *lines = (f"| {' | '.join(line)} |" for line in [head, *rows])
+    return "\n".join([first, "|---" * len(head) + "|", *lines])
+
+
+def write_ladder(slices: Slices, runs: Runs) -> str:
+    """Return the table of all ways but reinforcement."""
+    columns = ["two", "two, corrected", "second", "three", "three, corrected", "two_sure"]
+    head = ["sees", "way", "`two`", "prior-corrected", "second test", "`three`", "prior-corrected", "`two_sure`"]
+    rows = [[row.saw, row.name, *(row.cells.get(column, "") for column in columns)] for row in list_rows(slices, runs)]
+    return to_table(head, rows)
+
+
+def write_rl(slices: Slices, runs: Runs) -> str:
+    """Return the table of reinforcement: each run against its own start, paired by paper."""
+    gold, rows = find_gold(slices, "three"), []
+    for way, label in WAYS.items():
+        seeds = runs.get(("three", way), [])
+        if not seeds and way.endswith("_best"):
+            rows.append([label, NOT_RUN, "", "", "", ""])
+        if not seeds or seeds[0]["job"]["way"] != "rl":
             continue
-        ends = [[np.array(one["tests"][at]["said"]) for one in seeds] for at in (0, -1)]
-        gains = np.array([(after == gold) * 1.0 - (before == gold) for before, after in zip(*ends, strict=True)])
-        shares = [[float(np.mean([said == at for said in runs])) for at in range(len(LABELS))] for runs in ends]
-        fair = []
-        for at in (0, -1) if "less_mean" in seeds[0] else ():
-            labels = np.array([take_mean_off(one["tests"][at]["chances"], len(LABELS)) for one in seeds])
-            fair.append(float(np.mean(labels == gold)))
-        rows.append({
-            "row": row, "label": label, "steps": seeds[0]["tests"][-1]["step"], "seeds": len(seeds),
-            "gain": float(gains.mean()), "interval": interval(gains), "shares": shares, "less_mean": fair,
-        })  # fmt: skip
-    return rows
+        before, after = find_ends(runs, way)
+        fair = [find_ends(runs, way, "corrected")] if "corrected" in seeds[0] else []
+        rows.append([
+            label + (" (1 seed)" if len(seeds) == 1 else ""), str(seeds[0]["tests"][-1]["step"]),
+            say((after == gold) * 1.0), say(find_gains(slices, runs, way), 3, "+"),
+            ", ".join(show_shares(find_shares(said)) for said in (before, after)),
+            ", ".join(f"{np.mean(said == gold):.2f}" for ends in fair for said in ends),
+        ])  # fmt: skip
+    head = ["way", "steps", "accuracy", "change", "shares said: before, after", "prior-corrected: before, after"]
+    return to_table(head, rows)
 
 
-def write_rl(rows: list[dict[str, Any]]) -> str:
-    """Return the table of reinforcement."""
-    lines = ["| way | steps | seeds | change in accuracy | shares said: before, after | less the mean: before, after |"]
-    lines.append("|---" * 6 + "|")
-    for one in rows:
-        shares = ", ".join(" ".join(f"{share:.2f}" for share in shares) for shares in one["shares"])
-        low, high = one["interval"]
-        lines.append(
-            f"| {one['label']} | {one['steps']} | {one['seeds']} | {one['gain']:+.3f} [{low:.3f}, {high:.3f}] | "
-            f"{shares} | {', '.join(f'{fair:.2f}' for fair in one['less_mean'])} |"
-        )
-    return "\n".join(lines)
+def show_shares(shares: list[float]) -> str:
+    return " ".join(f"{share:.2f}" for share in shares)
 
 
-def measure_fields(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> list[dict[str, Any]]:
-    """Return the accuracy of each way on the test papers of a field that training had not, two labels."""
+def write_fields(slices: Slices, runs: Runs) -> str:
+    """Return the table of fields left out, and of the example of the package."""
+    right = pool_fields(slices, runs)
+    ends = np.cumsum([find_gold(slices, f"two-{field}").size for field in FIELDS])
+    example = {row["way"]: row["accuracy"] for row in read_kept("fields")["example"]["rows"]}
     rows = []
-    for name in sorted({slice_ for slice_, _ in found if "-" in slice_}):
-        field = name.partition("-")[2]
-        gold = np.array([g for g, own in zip(golds["two"]["test"], golds["two"]["field"], strict=True) if own == field])
-        said = {row: [np.array(one["said"]) for one in found.get((name, row), {}).values()] for row in FIELD_WAYS}
-        said[""] = [np.array(one["less_mean"]) for one in found.get((name, "sft"), {}).values()]
-        right = {row: float(np.mean([measure(one, gold)[0] for one in said[row]])) for row in FIELD_WAYS if said[row]}
-        rows.append({"field": field, "papers": gold.size, "right": right})
-    return rows
+    for way, label in FIELD_WAYS.items():
+        by_field = [float(of.mean()) for of in np.split(right[way], ends[:-1], axis=1)]
+        sixth = say_kept(example[way]) if way in example else ""
+        rows.append([label, say(right[way], 3), show_range(by_field), sixth])
+    return to_table(["way", "fifth field", "least and most of the five", "sixth field"], rows)
 
 
-def write_fields(rows: list[dict[str, Any]]) -> str:
-    """Return the table of fields left out."""
-    lines = ["| field left out | papers | " + " | ".join(FIELD_WAYS.values()) + " |"]
-    lines.append("|---" * (len(FIELD_WAYS) + 2) + "|")
-    for one in rows:
-        cells = [f"{one['right'][way]:.2f}" if way in one["right"] else "" for way in FIELD_WAYS]
-        lines.append(f"| {one['field']} | {one['papers']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def write_tables(slices: Slices, runs: Runs) -> dict[str, str]:
+    """Return the tables of the page by name."""
+    return {"ladder": write_ladder(slices, runs), "rl": write_rl(slices, runs), "fields": write_fields(slices, runs)}
+
+
+def list_dots(slices: Slices, runs: Runs) -> list[Dot]:
+    """Return the rows of the picture."""
+    first = {row["set"]: row["accuracy"] for row in read_kept("at_publication") if row["slice"] == "two"}
+    second = {row["set"]: row["accuracy"] for row in read_kept("second")["rows"]}
+    stack = next(row for row in read_kept("stack") if row["slice"] == "two")
+    right = stack["rows"]["numbers and model"]["accuracy"]
+    half = 1.96 * (right * (1 - right) / stack["papers"]) ** 0.5
+    both, known = [*SETS][-1], [*SETS][-2]
+
+    def own(way: str) -> tuple[float, float, float]:
+        right = find_right(slices, runs, "two", way)
+        assert right is not None
+        return float(right.mean()), *find_interval(right)
+
+    return [
+        Dot("Words", "title, abstract", "text", (own("tfidf"), second["words"])),
+        Dot("SmolLM2, fine-tuned", "title, abstract", "text", (own("sft"), None)),
+        Dot("At publication", "references, their citations, year, field", "known", (first[known], second[known])),
+        Dot("Words and at publication", "both", "both", (first[both], second[both])),
+        Dot("SmolLM2 and at publication", "both, stacked", "both", ((right, right - half, right + half), None)),
+        Dot("Later counts", "citations that make the label: no forecast", "later", (own("metadata"), None)),
+    ]
 
 
 def show() -> None:
-    golds, found = read_results()
-    rows = tabulate(golds, found)
-    for one in rows:
-        seconds = "" if one["seconds"] is None else f", {one['seconds']:.0f} s"
-        print(
-            f"{one['slice']}, {one['label']}: {one['accuracy']:.3f} ({one['low']:.3f} to {one['high']:.3f}), macro-F1 "
-            f"{one['macro_f1']:.3f}, least recall {one['least_recall']:.3f}, invalid {one['invalid']:.3f}{seconds}"
-        )
-    for one in found["two_sure", "memory_sure_0"].values():
-        views = ", ".join(f"{asked['view']} {asked['right']:.3f}" for asked in one["tests"])
-        print(f"\nshuffled labels learnt by heart, asked by {views}")
-    runs, fields = pair_runs(golds, found), measure_fields(golds, found)
-    tables = {"ladder": write_ladder(rows), "rl": write_rl(runs), "fields": write_fields(fields)}
+    slices, runs = read_results()
+    for (name, way), seeds in runs.items():
+        gold = find_gold(slices, name) if name in SLICES else np.array([])
+        if not gold.size or way not in WAYS:
+            continue
+        said = np.array([run["said"] for run in seeds])
+        recalls = [np.mean(said[:, gold == label] == label) for label in np.unique(gold)]
+        f1 = np.mean([find_macro_f1(one, gold) for one in said])
+        rest = f"least recall {min(recalls):.3f}, invalid {np.mean(said < 0):.3f}"
+        print(f"{name}, {WAYS[way]}: macro-F1 {f1:.3f}, {rest}")
+    print("", *find_claims(slices, runs), sep="\n")
     page = PAGE.read_text("utf-8")
-    for name, table in tables.items():
+    for name, table in write_tables(slices, runs).items():
         begin, end = f"<!-- {name}: show.py writes this table -->", f"<!-- end of {name} -->"
         before, rest = page.split(begin)
         page = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
         print(f"\n{table}")
     PAGE.write_text(page, "utf-8")
-    draw_ladder(rows, golds, ROWS)
-    draw_answers(rows, golds, found, runs, fields)
+    draw_answer(slices, list_dots(slices, runs))
 
 
 if __name__ == "__main__":

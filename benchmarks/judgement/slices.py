@@ -4,6 +4,8 @@ PAPERS holds works.parquet (work_id, publication_year, title, abstract, primary_
 citations.parquet. A paper counts if it has a title, an abstract, a reference, a citer, and a whole window of five
 years. Papers with the same title lie on the same side: 70 of 100 titles are for training, 10 for dev, 20 for test,
 in every slice alike. A slice holds equally many papers of each label in each cell of field and five years.
+
+``second`` is a second test for what was chosen on the first one: its papers were all for training.
 """
 
 from __future__ import annotations
@@ -25,12 +27,16 @@ SLICES = {
     "two": (LABELS[:2], 0.0),
     "two_sure": (LABELS[:2], SURE),
 }
+#: The sides of ``second`` by the last digit of a title's key. Its labels are those of ``two``.
+SECOND = {2: "dev", **dict.fromkeys(range(3, 8), "train"), 8: "test", 9: "test"}
 
 
 def read_pool(papers: Path) -> pl.DataFrame:
+    return find_pool(pl.read_parquet(papers / "works.parquet"), pl.scan_parquet(papers / "citations.parquet"))
+
+
+def find_pool(works: pl.DataFrame, citations: pl.LazyFrame) -> pl.DataFrame:
     """Return one row for each paper that counts, with its scores, label, confidence, and side."""
-    works = pl.read_parquet(papers / "works.parquet")
-    citations = pl.scan_parquet(papers / "citations.parquet")
     scores = ssd.compute_cd_index(works.select("work_id", "publication_year"), citations)
     labelled = ssd.compute_label_confidence(ssd.compute_labels(scores))
     n_citers = (pl.col("n_i") + pl.col("n_j")).alias("n_citers")
@@ -80,13 +86,20 @@ def draw(pool: pl.DataFrame, labels: tuple[str, ...], least: float) -> pl.DataFr
     return fit.join(counts, on=cell).filter(rank <= pl.col("n_each")).sort("key").drop("n_each")
 
 
+def draw_second(pool: pl.DataFrame) -> pl.DataFrame:
+    """Draw the second test, with its own train and dev, from papers that the first test left for training."""
+    side = (pl.col("key") % 10).replace_strict(SECOND, default=None, return_dtype=pl.String)
+    labels, least = SLICES["two"]
+    return draw(pool.with_columns(side=side).drop_nulls("side"), labels, least)
+
+
 def main(papers: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     pool = read_pool(papers)
     pool.write_parquet(out / "pool.parquet")
     print(f"{pool.height:,} papers;", dict(pool["disruption_label"].value_counts().sort("disruption_label").rows()))
-    for name, (labels, least) in SLICES.items():
-        drawn = draw(pool, labels, least)
+    slices = {name: draw(pool, labels, least) for name, (labels, least) in SLICES.items()}
+    for name, drawn in (slices | {"second": draw_second(pool)}).items():
         drawn.select("row", "side").write_parquet(out / f"{name}.parquet")
         print(name, dict(drawn["side"].value_counts().rows()), dict(drawn["primary_field"].value_counts().rows()))
 

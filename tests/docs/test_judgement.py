@@ -1,0 +1,44 @@
+"""Tables and figures of the judgement's page are those that kept results give."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+README = (REPOSITORY / "README.md").read_text("utf-8")
+PAGE = (REPOSITORY / "docs/rl/judgement.md").read_text("utf-8")
+_OWN = ("claims", "draw", "kept", "show", "slices")
+
+
+@pytest.fixture
+def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The program of the page; its modules are beside it."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks/judgement"))
+    yield importlib.import_module("show")
+    for name in _OWN:
+        sys.modules.pop(name, None)
+
+
+def test_tables_and_figures_are_those_of_the_kept_results(show: ModuleType):
+    slices, runs = show.read_results()
+    tables = show.write_tables(slices, runs)
+    assert not [name for name, table in tables.items() if f"-->\n{table}\n<!-- end of {name} -->" not in PAGE]
+    said = " ".join(PAGE.split())
+    claims = show.find_claims(slices, runs)
+    assert len(claims) > 15
+    assert not [claim for claim in claims if claim not in said]
+
+
+def test_the_readme_quotes_the_second_test(show: ModuleType):
+    rows = {row["set"]: row for row in show.read_kept("second")["rows"]}
+    known = "references, coupling and CD"
+    middle, low, high = (100 * share for share in rows[known]["accuracy"])
+    assert f"{middle:.1f} % [{low:.1f}, {high:.1f}] without any text" in README
+    middle, low, high = (100 * share for share in rows[f"words, {known}"][f"over {known}"])
+    assert f"Words add {middle:.1f} points [{low:.1f}, {high:.1f}]" in README
