@@ -60,7 +60,7 @@ def claim_reinforcement(slices: Slices, runs: Runs) -> Iterator[str]:
     low, high = find_interval(find_gains(slices, runs, "exp4"))
     yield f"after fine-tuning: {say(find_gains(slices, runs, 'exp4'), 3, '+')}, on three labels"
     yield f"Gains above {np.floor(100 * high) / 100:.2f} are excluded"
-    yield f"a gain of {np.ceil(100 * POWER * (high - low) / 2) / 100:.2f} in four of five cases"
+    yield f"shown a gain of {np.ceil(100 * POWER * (high - low) / 2) / 100:.2f} in four of five cases"
     before, after = find_ends(runs, "exp4")
     moved = before != after
     fair = np.not_equal(*find_ends(runs, "exp4", "corrected"))
