@@ -16,10 +16,11 @@ from sciscirl.lab.report.comparison import compare_files
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import PRESETS, describe, find_preset, make_preset, recall_preset
 from sciscirl.task.contracts import CONTRACTS
-from sciscirl.task.papers import LATER, SEEN, TARGETS, PaperView
+from sciscirl.task.papers import CONTEXT, LATER, SEEN, TARGETS, PaperView, Reference
 from sciscirl.task.prompts import STYLES, PromptTemplate, render_prompt
 from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
+from tests.sciscirl.papers import NUMBERS
 from tests.sciscirl.toy import make_builder
 
 VIEW = PaperView("Zq title", "Zq abstract.", 1789, 65537, "Zq field")
@@ -137,20 +138,24 @@ PUBLISHED = ("baseline", "exp1", "exp2", "exp3", "exp4", "exp5", "novelty", "joi
 
 def test_presets_of_our_own_know_what_was_known_at_publication_and_published_ones_all_of_the_release():
     assert LATER == ("cited_by_count",)
+    assert not {*LATER} & {*CONTEXT}
     assert [name for name, preset in PRESETS.items() if preset.rules.as_of == "release"] == [*PUBLISHED]
     for name, preset in PRESETS.items():
         assert preset.rules.hidden == (() if name in PUBLISHED else LATER), name
 
 
+@pytest.mark.parametrize("show", [(), CONTEXT])
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("target", TARGETS)
-def test_nothing_that_came_later_reaches_a_prompt_as_of_publication(style, target):
-    rules = TaskRules(target=target, style=style, as_of="publication")
-    messages = rules.render(VIEW)
-    assert messages == rules.render(replace(VIEW, **dict.fromkeys(LATER, 7)))
+def test_nothing_that_came_later_reaches_a_prompt_as_of_publication(style, target, show):
+    rules = TaskRules(target=target, style=style, as_of="publication", show=show)
+    view = replace(VIEW, references=(Reference("Zq work", 1788, "Zq venue"),), at_publication=NUMBERS)
+    messages = rules.render(view)
+    assert messages == rules.render(replace(view, **dict.fromkeys(LATER, 7)))
     assert all(record[name] is None for record in records_of(messages) for name in LATER)
     assert "65537" not in json.dumps(messages)
-    assert "65537" in json.dumps(replace(rules, as_of="release").render(VIEW))
+    assert "65537" in json.dumps(replace(rules, as_of="release").render(view))
+    assert ("Zq work (1788), Zq venue" in json.dumps(messages)) == bool(show)
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ import pytest
 
 from sciscidata.errors import ReleaseExistsError
 from sciscirl.cli.main import main
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.lab.harnesses.export import FACTS, ExportConfig, Score, export_task, read_rules, score
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import CONTEXT
 from sciscirl.task.release import read_split
 from tests.conftest import REPOSITORY
 from tests.sciscirl.papers import write_slice
@@ -71,6 +73,21 @@ def test_prompts_labels_and_scores_are_those_of_training(release: Path, exported
         fitted = read_rules(folder)
         best = score(render_answer(labels, fitted.contract, fitted.target), labels, fitted)
         assert best.correct == 1.0 > 0.0 > score("{", labels, fitted).reward
+
+
+def test_an_exported_prompt_shows_what_papers_built_on_if_it_is_asked_to(
+    release: Path, context_slice: Path, tmp_path: Path
+) -> None:
+    words = ["export-task", "--show", "references", "at_publication"]
+    assert main([*words, "--release", str(context_slice), "--out", str(tmp_path / "shown")]) == 0
+    rules = read_rules(tmp_path / "shown" / "sciscirl_exp4")
+    assert rules == replace(PRESETS["exp4"].rules, show=CONTEXT)
+    rows = rows_of(tmp_path / "shown" / "sciscirl_exp4" / "test.jsonl")
+    assert [row["messages"] for row in rows] == [rules.render(one.view) for one in read_split(context_slice, "test")]
+    assert "34 references, 30 with a year" in rows[1]["messages"][1]["content"]
+    with pytest.raises(ReleaseError, match=r"sciscidata build \.\.\. --context"):
+        export_task(ExportConfig(release=release, out=tmp_path / "none", show=CONTEXT))
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_cannot_be_exported_is_refused(

@@ -135,13 +135,15 @@ def test_an_evaluated_model_is_compared_with_the_untrained_one_that_was_asked_al
     for name, more in (("other", {"answers": "logprobs"}), ("zero_shot", {})):
         make_evaluation(tmp_path / name, answers(0.1), asked | more)
     weights = {"run": "rl", "step": 4}
-    hidden = {"hide": ["abstract"], "as_of": "publication"}
+    hidden = {"hide": ["abstract"], "as_of": "publication", "show": ["references"]}
     make_evaluation(tmp_path / "rl_test", answers(0.8), asked | {"weights": weights} | hidden)
     section = answer_of(*(tmp_path / name for name in ("other", "zero_shot", "rl_test")))
     (line,) = section.headline
     assert line.startswith("Training helped rl_test.")
     assert "against zero_shot (" in line
-    assert line.endswith("Prompts withheld: abstract, cited_by_count.")
+    assert line.endswith(
+        "Prompts withheld: abstract, cited_by_count. Prompts showed what the papers built on: references."
+    )
     assert rows_of(section.tables[0])["rl_test"]["withheld"] == "abstract, cited_by_count"
     assert (
         answer_of(tmp_path / "zero_shot")
