@@ -94,7 +94,7 @@ def choose_signal(n_folds: int = 3) -> float:
         ordered = order_papers(papers, seed=0)
         folds = [ordered[number::n_folds] for number in range(n_folds)]
         judged = [
-            run_baseline("tfidf_logistic", [paper for other in folds if other is not fold for paper in other], fold)
+            run_baseline("words", [paper for other in folds if other is not fold for paper in other], fold).predictions
             for fold in folds
         ]
         match[signal] = measure_predictions(pl.concat(judged))["label_match"]

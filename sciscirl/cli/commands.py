@@ -124,7 +124,8 @@ def evaluate(
     """Judge a model, a checkpoint, a run or baselines on held-out papers.
 
     Args:
-        baselines: judge four baselines too: majority, random by prior, regression on TF-IDF, trees on metadata.
+        baselines: judge six baselines too: majority, random by prior, words, what was known at publication, both, and
+            later counts.
         from_predictions: compute the metrics of this predictions file again; takes no other option.
 
     Shown:
@@ -134,6 +135,7 @@ def evaluate(
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
     """
+    from sciscirl.lab.analysis.seen import read_seen
     from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
     from sciscirl.lab.evaluation.results import render_metrics, say_judged
 
@@ -142,7 +144,8 @@ def evaluate(
         if given or baselines:
             others = ", ".join(f"{name}=..." for name in sorted(given) or ["baselines"])
             raise SciSciRLError(f"from_predictions=... takes no other option. Leave out {others}.")
-        show(render_metrics({from_predictions.stem: evaluate_predictions(from_predictions)}))
+        name = from_predictions.stem
+        show(render_metrics({name: evaluate_predictions(from_predictions)}, {name: read_seen(from_predictions.parent)}))
         return
     has_model = bool({"model", "checkpoint", "local_model", "run"} & given)
     if "release" not in given or not (has_model or baselines):
@@ -158,7 +161,7 @@ def evaluate(
 
         judged = evaluate_baselines(options)
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
-    show(render_metrics(results | judged))
+    show(render_metrics(results | judged, {name: read_seen(options.baselines_out / name) for name in judged}))
     if known := say_judged(options.release):
         show(known)
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])

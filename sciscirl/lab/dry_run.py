@@ -21,6 +21,7 @@ from sciscirl.envs.env import build_messages, count_tokens
 from sciscirl.envs.tokenizer import estimating_tokenizers
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.adversarial.env import count_second_turn
+from sciscirl.lab.analysis.seen import say_seen
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.sft import examples as sft
@@ -287,7 +288,7 @@ def _say_judged(run: Run[Any], builder: LabelDatasetBuilder, evaluator: LabelEva
 
 
 def _say_rewards(builder: LabelDatasetBuilder, papers: Sequence[Paper], rules: TaskRules) -> list[str]:
-    """Say what an answer earns, and what trees on metadata and the best constant answer do on the papers that judge."""
+    """Say what an answer earns, and what cheap answers to the papers that judge do: a baseline and a constant."""
     answers = map(rules.parse, find_shortest_answers(rules))
     earned = {tuple(one.labels.values()): [rules.score(one, paper).total for paper in papers] for one in answers}
     right, wrong = list[float](), list[float]()
@@ -301,20 +302,22 @@ def _say_rewards(builder: LabelDatasetBuilder, papers: Sequence[Paper], rules: T
         best, constant = max(means.values()), max(means, key=lambda said: means[said])
     try:
         from sciscirl.lab.analysis.baselines import run_baseline
+        from sciscirl.lab.analysis.features import read_counts
 
-        judged = run_baseline("metadata_boosting", builder.read("train"), papers, rules=rules)
-        trees = f", boosted trees on the metadata in a prompt {judged['reward'].mean():.2f}"
+        counts = read_counts(builder.release, rules.target)
+        judged = run_baseline("at_publication", builder.read("train"), papers, rules=rules, counts=counts)
+        cheap = f", a regression on {say_seen(judged.settings)} {judged.predictions['reward'].mean():.2f}"
     except ImportError:
-        trees = ", boosted trees on metadata with scikit-learn and threadpoolctl (pip install)"
+        cheap = ", a regression on what was known at publication with scikit-learn and threadpoolctl (pip install)"
     except SciSciRLError as error:
-        trees = f". Boosted trees on metadata were left out: {str(error).rstrip('.')}"
+        cheap = f". The baseline at_publication was left out: {str(error).rstrip('.')}"
     costs = ", without the cost of labels said too often" if rules.table.share_penalty else ""
     certain = "a certain answer" if rules.contract == "probabilities" or rules.table.function else "an answer"
     return [
         f"{certain} earns{costs}: {_range(right)} if right, {_range(wrong)} if wrong, {rules.table.broken:.2f} in "
         f"another form, {rules.table.not_json:.2f} without JSON",
         f"on average, right answers to these papers earn {statistics.fmean(right):.2f}, the best constant answer "
-        f"({constant}) {best:.2f}{trees}",
+        f"({constant}) {best:.2f}{cheap}",
     ]
 
 

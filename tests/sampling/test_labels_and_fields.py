@@ -13,7 +13,7 @@ import sciscidata as ssd
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError
 from sciscidata.release.methods import describe_methods
-from sciscidata.release.read import SELF_HASH, list_splits, render_manifest
+from sciscidata.release.read import SELF_HASH, hash_manifest, render_manifest
 from sciscidata.sampling.split import draw_split, group_of_keys, split_keys
 
 TWO = ("disruptive", "consolidating")
@@ -120,7 +120,7 @@ def test_the_command_holds_out_each_field_and_verify_knows_it(field, tmp_path, m
     capsys.readouterr()
     manifest = json.loads(Path("held/manifest.json").read_text("utf-8"))
     manifest["split"]["test_fields"] = [next(name for name in FIELDS if name != field)]
-    manifest[SELF_HASH] = list_splits(manifest)
+    manifest[SELF_HASH] = hash_manifest(manifest)
     Path("held/manifest.json").write_bytes(render_manifest(manifest))
     assert main(["verify", "held"])
     assert "by field or id" in capsys.readouterr().err

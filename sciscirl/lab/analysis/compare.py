@@ -20,6 +20,7 @@ from msgspec import Meta
 from sciscidata.options.checks import check_fields
 from sciscidata.terminal.messages import counted
 from sciscirl.errors import PredictionsError
+from sciscirl.lab.analysis.seen import list_seen, say_seen
 from sciscirl.lab.evaluation.bootstrap import (
     Cells,
     Floats,
@@ -109,6 +110,7 @@ class Comparison:
     pairs: tuple[Pair, ...]
     ceiling: Mapping[str, float] | None  # of the labels, as their release states it; None: not known
     related: Mapping[str, Mapping[str, float]]  # to it, by model
+    saw: Mapping[str, str]  # what each baseline saw of a paper, in words
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it in JSON types, the options among the rest."""
@@ -118,11 +120,12 @@ class Comparison:
 
 
 def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a model was asked, from the settings of a run or evaluation; of a baseline, what it missed."""
+    """Return how a model was asked, from the settings of a run or evaluation; of a baseline, what it saw."""
     if not settings:
         return {}
     if "baseline" in settings:
-        return {name: settings.get(name, _UNSTATED[name]) for name in UNSTATED}
+        missed = {name: settings.get(name, _UNSTATED[name]) for name in UNSTATED}
+        return missed | {"baseline": settings["baseline"], "saw": list_seen(settings)}
     of_run = {"temperature": "eval_temperature", "top_p": "eval_top_p"} if "learning_rate" in settings else {}
     named = {name: of_run.get(name, name) for name in ASKED}
     stated = {name: settings[setting] for name, setting in named.items() if settings.get(setting) is not None}
@@ -154,7 +157,8 @@ def compare_predictions(
     Args:
         models: predictions by name of the model, or by name and seed.
         config: the options; with ``reference`` the pairs are those with it.
-        asked: by name, how each model was asked (``list_asked``); pairs that differ are marked.
+        asked: by name, how each model was asked, and what a baseline saw (``list_asked``); pairs that differ are
+            marked.
         ceiling: of their labels (``relate_to_ceiling``); None: not known.
         beside: predictions to score on the same papers, such as baselines, which are no part of a pair.
 
@@ -277,6 +281,7 @@ def compare_predictions(
         ),
         ceiling=ceiling,
         related={name: relate_to_ceiling(metrics, ceiling, target) for name, metrics in means.items()},
+        saw={name: said for name in every if (said := say_seen(asked.get(name, {})))},
     )
 
 

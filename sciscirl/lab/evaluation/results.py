@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
@@ -94,14 +95,19 @@ _SHOWN: Final = (
 )  # fmt: skip
 
 
-def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Draw the main metrics as a table for a terminal: one row for each metric, one column for each result."""
+def render_metrics(results: Mapping[str, Mapping[str, float]], saw: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Draw the main metrics as a table for a terminal: one row for each metric, one column for each result.
+
+    Below it stands what each baseline saw, by name.
+    """
     names = [name for name in dict.fromkeys(chain(*results.values())) if not name.endswith(("/low", "/high"))]
     shown = [name for pattern in _SHOWN for name in names if fnmatchcase(name, pattern)]
     rows = [[name, *(_cell(metrics, name) for metrics in results.values())] for name in shown]
     table = align_columns([["", *map(printable, results)], *rows])
     fewest = min((metrics["n"] for metrics in results.values() if "n" in metrics), default=FEWEST)
-    return "\n".join([*table, *([f"{fewest:,.0f} answers are too few to tell."] if fewest < FEWEST else [])])
+    few = [f"{fewest:,.0f} answers are too few to tell."] if fewest < FEWEST else []
+    seen = align_columns([[f"{printable(name)} saw", said] for name, said in saw.items() if said])
+    return "\n".join([*table, *few, *seen])
 
 
 def say_judged(release_folder: str | Path) -> str:

@@ -24,6 +24,7 @@ from sciscirl.lab.analysis.compare import (
     list_asked,
     list_unlike,
 )
+from sciscirl.lab.analysis.seen import LATER_MARK, Judged, list_later, list_seen
 from sciscirl.lab.evaluation.bootstrap import Cells, measure_cells
 from sciscirl.lab.evaluation.results import say_judged
 from sciscirl.lab.report.figures import plot_estimates
@@ -58,7 +59,7 @@ class Group:
     """Runs and baselines that were judged by the same papers."""
 
     ways: list[Repeated] = field(default_factory=list)
-    baselines: dict[str, pl.DataFrame] = field(default_factory=dict)
+    baselines: dict[str, Judged] = field(default_factory=dict[str, Judged])
     ceiling: Mapping[str, float] = field(default_factory=dict)
     judged: str = ""
 
@@ -105,7 +106,7 @@ def group_runs(runs: Sequence[RecordedRun], release: Path | None) -> list[Group]
             groups.setdefault(papers, Group()).ways.append(Repeated(name=way.name, runs=some))
     for run in runs:
         if run.kind == "baseline" and run.last and run.last.predictions is not None and (papers := find_papers(run)):
-            groups.setdefault(papers, Group()).baselines[run.name] = run.last.predictions
+            groups.setdefault(papers, Group()).baselines[run.name] = Judged(run.last.predictions, run.settings)
     digest = None if release is None else hash_release(release)
     for group in groups.values():
         run = next((run for way in group.ways for run in way.runs.values()), None)
@@ -178,10 +179,15 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
     """
     mine, run = _tables(way), _first(way)
     start, constant = find_start(way, group), _answer_always(next(iter(mine.values())))
-    best = max(group.baselines, key=lambda name: measure_predictions(group.baselines[name])[BEST], default="")
+    fair = {  # those that knew no more than the model
+        name: one.predictions
+        for name, one in group.baselines.items()
+        if run.shown_later or not list_later(list_seen(one.settings))
+    }
+    best = max(fair, key=lambda name: measure_predictions(fair[name])[BEST], default="")
     others = {_CONSTANT: dict.fromkeys(mine, constant)}
     others |= {start.name: start.tables} if start else {}
-    others |= {best: dict.fromkeys(mine, group.baselines[best])} if best else {}
+    others |= {best: dict.fromkeys(mine, fair[best])} if best else {}
     compared = compare_predictions({way.name: mine, **others}, CompareConfig(reference=way.name))
     against = {
         pair.left: Against(pair.left, compared.scores[pair.left][BEST].value, _turn(pair)) for pair in compared.pairs
@@ -349,9 +355,11 @@ def view_answer(groups: Sequence[Group]) -> Section:
         ways = {way.name: _tables(way) for way in group.ways}
         try:
             verdicts = {way.name: judge_training(way, group) for way in group.ways if _is_trained(_first(way))}
-            baselines = {name: table for name, table in group.baselines.items() if name not in ways}
+            judged = {name: one for name, one in group.baselines.items() if name not in ways}
+            baselines = {name: one.predictions for name, one in judged.items()}
             reference = next(iter(ways)) if len(ways) > _MOST_WAYS else None
             asked = {way.name: list_asked(_first(way).settings) for way in group.ways}
+            asked |= {name: list_asked(one.settings) for name, one in judged.items()}
             models = ways or baselines
             config = CompareConfig(reference=reference)
             compared = compare_predictions(models, config, asked, beside=baselines if ways else {})
@@ -366,10 +374,12 @@ def view_answer(groups: Sequence[Group]) -> Section:
         if ways:
             tables.append(Table(f"Models, {on}", _HEAD, [_show_way(way, compared, verdicts) for way in group.ways]))
         if baselines:
-            rows = [[name, *(show_estimate(compared.scores[name][one]) for one in COMPARED)] for name in baselines]
-            tables.append(
-                Table(f"Baselines without a language model, {on}", ["", *COMPARED], rows, is_folded=bool(ways))
-            )
+            rows = [
+                [name, *(show_estimate(compared.scores[name][one]) for one in COMPARED), compared.saw[name]]
+                for name in baselines
+            ]
+            head = ["", *COMPARED, "saw"]
+            tables.append(Table(f"Baselines without a language model, {on}", head, rows, is_folded=bool(ways)))
         if ways and compared.pairs:
             tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(compared), is_folded=True))
         if compared.n_papers >= FEWEST:
@@ -404,10 +414,12 @@ def _show_way(way: Repeated, compared: Comparison, verdicts: Mapping[str, Verdic
 
 def _draw_scores(compared: Comparison, ceiling: Mapping[str, float], on: str) -> Picture:
     shown = {"label_match": ceiling.get("accuracy"), BEST: ceiling.get(BEST)}
+    saw_later = {name for name, said in compared.saw.items() if LATER_MARK in said}
+    marked = {name: f"{name} (saw later)" if name in saw_later else name for name in compared.scores}
     png = plot_estimates(
-        {metric: {name: scores[metric] for name, scores in compared.scores.items()} for metric in shown},
-        seeds={metric: {name: one[metric] for name, one in compared.by_seed.items()} for metric in shown},
+        {metric: {marked[name]: scores[metric] for name, scores in compared.scores.items()} for metric in shown},
+        seeds={metric: {marked[name]: one[metric] for name, one in compared.by_seed.items()} for metric in shown},
         lines={metric: {"ceiling": value} for metric, value in shown.items() if value is not None},
     )
-    said = "; ".join(f"{name}: {BEST} {show_estimate(scores[BEST])}" for name, scores in compared.scores.items())
+    said = "; ".join(f"{marked[name]}: {BEST} {show_estimate(one[BEST])}" for name, one in compared.scores.items())
     return Picture(png, f"Scores with intervals, {on}. {said}.")

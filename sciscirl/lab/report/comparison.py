@@ -13,7 +13,8 @@ from sciscidata.storage.sums import check_ours, read_json, sealed_file
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import MEASURED, CompareConfig, Comparison, compare_predictions, list_asked
-from sciscirl.lab.report.layout import PAIRS_HEAD, show_estimate, show_pairs
+from sciscirl.lab.analysis.seen import Judged
+from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
 from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.predictions import read_predictions
@@ -92,16 +93,20 @@ def compare_files(
         refuse_release(out, "folder: out=...", PredictionsError)
         check_ours(*(out / name for name in (_COMPARISON, *names.values())))
     tables, known = read_named(words)
+    beside: dict[str, Judged] = {}
     if release is not None:
         from sciscirl.lab.analysis.baselines import run_baselines
 
         (name, asked), facts = next(iter(tables.items())), next(iter(known.values()))
         check_slices({name: facts.get("release"), str(release): hash_release(release)})
-        beside = run_baselines(release, asked, facts.get("settings", {}))
-        tables |= {name: table for name, table in beside.items() if name not in tables}
+        judged = run_baselines(release, asked, facts.get("settings", {}))
+        beside = {name: one for name, one in judged.items() if name not in tables}
+        tables |= {name: one.predictions for name, one in beside.items()}
     known = {name: facts for name, facts in known.items() if facts}
     check_slices({name: facts["release"] for name, facts in known.items()})
-    asked = {name: list_asked(facts["settings"]) for name, facts in known.items()}
+    settings = {name: facts["settings"] for name, facts in known.items()}
+    settings |= {name: one.settings for name, one in beside.items()}
+    asked = {name: list_asked(one) for name, one in settings.items()}
     ceiling = next((facts["ceiling"] for facts in known.values()), None)
     comparison = compare_predictions(tables, config, asked, ceiling)
     if out is not None:
@@ -125,6 +130,7 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
             str(len(comparison.seeds[name])) if name in comparison.names else "-",
             *(show_estimate(scores[metric]) for metric in MEASURED),
             *(f"{comparison.related[name][way]:.3f}" for way in ways),
+            *([comparison.saw.get(name, ABSENT)] if comparison.saw else []),
         ]
         for name, scores in comparison.scores.items()
     ]
@@ -132,7 +138,7 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
     papers = f"{comparison.n_papers:,} papers{f' of {split}' if split else ''}, task {comparison.target}"
     tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
     lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals over {over}", *tops]), ""]
-    lines += _columns([["", "seeds", *MEASURED, *ways], *rows])
+    lines += _columns([["", "seeds", *MEASURED, *ways, *(["saw"] if comparison.saw else [])], *rows])
     return "\n".join([*lines, *(["", *_columns([PAIRS_HEAD, *show_pairs(comparison)])] if comparison.pairs else [])])
 
 

@@ -24,6 +24,7 @@ from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.lab.analysis.compare import count_answers
+from sciscirl.lab.analysis.seen import Judged
 from sciscirl.lab.evaluation.results import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
@@ -263,7 +264,7 @@ def _name_repeated(runs: Sequence[RecordedRun]) -> str:
     return ", ".join(dict.fromkeys([parents.pop(), *parts]))
 
 
-def judge_baselines(release: Path, run: RecordedRun) -> dict[str, pl.DataFrame]:
+def judge_baselines(release: Path, run: RecordedRun) -> dict[str, Judged]:
     """Let the baselines judge the papers of a run; none, with a warning, if they cannot learn from the release."""
     from sciscirl.lab.analysis.baselines import run_baselines
 

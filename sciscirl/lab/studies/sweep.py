@@ -428,7 +428,9 @@ def _write_results(
             asked.setdefault(planned.name, list_asked(run.settings))
     untrained = find_untrained(read)
     baselines = judge_baselines(Path(options.release), read[0][1])
-    comparison = compare_predictions(ways, asked=asked, beside=untrained | baselines)
+    asked |= {name: list_asked(one.settings) for name, one in baselines.items()}
+    beside = untrained | {name: one.predictions for name, one in baselines.items()}
+    comparison = compare_predictions(ways, asked=asked, beside=beside)
     kinds = dict.fromkeys(baselines, "baseline") | dict.fromkeys(untrained, "untrained")
     table = make_table(comparison, kinds | {planned.name: planned.way for planned, _ in read}, read)
     write_table(out, "sweep", table)
@@ -457,6 +459,7 @@ def make_table(
     rows: list[dict[str, Any]] = []
     for name, scores in comparison.scores.items():
         row: dict[str, Any] = {"name": name, "way": kinds[name], "n_papers": comparison.n_papers}
+        row["saw"] = comparison.saw.get(name)  # known of baselines
         row["n_seeds"] = len(comparison.seeds[name]) if name in comparison.names else None
         for metric, one in scores.items():
             row |= {metric: one.value, f"{metric}_low": one.low, f"{metric}_high": one.high}

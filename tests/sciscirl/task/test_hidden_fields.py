@@ -11,6 +11,7 @@ from sciscirl.envs.env import build_messages
 from sciscirl.errors import PromptError, SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES, evaluate_baselines, run_baseline
 from sciscirl.lab.analysis.compare import CompareConfig, list_asked
+from sciscirl.lab.analysis.seen import list_later
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.options import TrainOptions, resolve_preset
@@ -69,16 +70,28 @@ def test_no_baseline_sees_what_is_hidden(name, toy_slice):
         ]
 
     rules = TaskRules(hide=HIDDEN)
-    blind = run_baseline(name, train, test, rules=rules)
-    assert run_baseline(name, scramble(train), scramble(test), rules=rules).equals(blind)
-    if name == "tfidf_logistic":  # the only one whose probabilities these few papers change
-        assert not run_baseline(name, train, test).equals(blind)
+    if name == "later_counts":
+        with pytest.raises(SciSciRLError, match="later citations are not known, or hidden"):
+            run_baseline(name, train, test, rules=rules)
+        return
+    blind = run_baseline(name, train, test, rules=rules).predictions
+    assert run_baseline(name, scramble(train), scramble(test), rules=rules).predictions.equals(blind)
+    if name == "at_publication":
+        assert not run_baseline(name, train, test).predictions.equals(blind)
 
 
-def test_trees_without_anything_to_see_are_an_error(toy_slice):
+@pytest.mark.parametrize(
+    ("name", "hide", "said"),
+    [
+        ("at_publication", ("publication_year", "primary_field"), "neither year, field nor references are known"),
+        ("words_at_publication", ("title", "abstract"), "neither title nor abstract is known"),
+        ("later_counts", ("cited_by_count",), "later citations are not known, or hidden"),
+    ],
+)
+def test_a_baseline_without_anything_to_see_is_an_error(name, hide, said, toy_slice):
     train = read_split(toy_slice, "train")
-    with pytest.raises(SciSciRLError, match="neither year, citations nor field is known"):
-        run_baseline("metadata_boosting", train, train, rules=TaskRules(hide=(*HIDDEN, "primary_field")))
+    with pytest.raises(SciSciRLError, match=said):
+        run_baseline(name, train, train, rules=TaskRules(hide=hide))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +138,7 @@ def test_baselines_record_what_they_did_not_see_and_a_comparison_marks_it(toy_sl
         evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / name, hide=hide))
     settings = json.loads((tmp_path / "less" / "majority" / "run.json").read_text("utf-8"))["settings"]
     assert settings["hide"] == [*HIDDEN]
-    words = [f"{name}={tmp_path / name / 'tfidf_logistic'}" for name in ("all", "less")]
+    words = [f"{name}={tmp_path / name / 'words'}" for name in ("all", "less")]
     (pair,) = compare_files(words, CompareConfig()).pairs
     assert pair.asked_otherwise == ("hide",)
     assert list_asked({"style": "plain"})["hide"] == list_asked({"baseline": "majority"})["hide"] == []
@@ -158,8 +171,9 @@ def test_nothing_that_came_later_reaches_a_prompt_as_of_publication(style, targe
     assert ("Zq work (1788), Zq venue" in json.dumps(messages)) == bool(show)
 
 
-@pytest.mark.parametrize("name", BASELINES)
-def test_nothing_that_came_later_reaches_a_baseline_as_of_publication(name, toy_slice):
+@pytest.mark.parametrize("name", [name for name in BASELINES if name != "later_counts"])
+@pytest.mark.parametrize("as_of", ["publication", "release"])
+def test_nothing_that_came_later_reaches_a_baseline_but_the_one_that_says_so(name, as_of, toy_slice):
     train, test = read_split(toy_slice, "train"), read_split(toy_slice, "test")
 
     def scramble(papers):
@@ -168,9 +182,14 @@ def test_nothing_that_came_later_reaches_a_baseline_as_of_publication(name, toy_
             for number, paper in enumerate(papers)
         ]
 
-    rules = TaskRules(as_of="publication")
-    known = run_baseline(name, train, test, rules=rules)
-    assert run_baseline(name, scramble(train), scramble(test), rules=rules).equals(known)
+    rules = TaskRules(as_of=as_of)
+    known, other = (
+        run_baseline(name, *papers, rules=rules) for papers in ((train, test), map(scramble, (train, test)))
+    )
+    assert other.predictions.equals(known.predictions)
+    assert (known.settings["as_of"], list_later(known.settings["saw"])) == ("publication", ())
+    later = run_baseline("later_counts", train, test, rules=rules).settings
+    assert (later["as_of"], list_later(later["saw"])) == ("release", ("cited_by_count",))
 
 
 def test_a_prompt_that_shows_what_came_later_is_refused_as_of_publication():
@@ -188,8 +207,9 @@ def test_a_run_of_before_knew_all_of_the_release_whatever_its_preset_knows_today
 
 
 def test_a_comparison_marks_what_was_known_when(toy_slice, tmp_path):
-    for as_of in ("release", "publication"):
-        evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / as_of, as_of=as_of))
-    words = [f"{as_of}={tmp_path / as_of / 'tfidf_logistic'}" for as_of in ("release", "publication")]
-    (pair,) = compare_files(words, CompareConfig()).pairs
-    assert pair.asked_otherwise == ("as_of",)
+    evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / "out", as_of="publication"))
+    names = ("words", "at_publication", "later_counts")
+    found = compare_files([str(tmp_path / "out" / name) for name in names], CompareConfig())
+    asked_otherwise = {(pair.left, pair.right): pair.asked_otherwise for pair in found.pairs}
+    assert asked_otherwise["words", "at_publication"] == ()
+    assert asked_otherwise["words", "later_counts"] == asked_otherwise["at_publication", "later_counts"] == ("as_of",)

@@ -303,7 +303,7 @@ def test_a_dry_run_on_texts_says_what_a_prompt_shows_and_why_there_are_no_trees(
     assert "film, " in printed
     assert "its record (abstract)," in printed
     assert "null there: title, year of publication, citations so far, main field." in printed
-    assert "Boosted trees on metadata were left out: neither year, citations nor field is known\n" in printed
+    assert "The baseline at_publication was left out: neither year, field nor references are known\n" in printed
     assert "of held_out, training papers that are kept out" in printed
     with pytest.raises(SciSciRLError, match="hide names every field"):
         resolve_preset(TrainOptions(release=str(texts), target="mood", hide=("abstract",)))
@@ -321,9 +321,16 @@ def test_texts_are_judged_compared_reported_and_exported_by_typed_commands(
     task = ["--release", str(texts), "--target", "label", "--preset", "exp4"]
     with chat_server(answer) as (url, _):
         assert train_command(["evaluate", *task, "--model", "mine", "--chat-url", url, "--baselines"]) == 0
-    assert caplog.messages.count("metadata_boosting is left out: neither year, citations nor field is known.") == 1
-    assert capsys.readouterr().out.split()[:4] == ["model", "majority", "prior_random", "tfidf_logistic"]
-    evaluation, beside = Path("evaluations/slice/mine-exp4"), {"majority", "prior_random", "tfidf_logistic"}
+    assert (
+        caplog.messages.count(
+            "at_publication, words_at_publication: left out, neither year, field nor references are known."
+        )
+        == 1
+    )
+    assert "later_counts: left out, later citations are not known, or hidden." in caplog.messages
+    assert "--context" not in caplog.text
+    assert capsys.readouterr().out.split()[:4] == ["model", "majority", "prior_random", "words"]
+    evaluation, beside = Path("evaluations/slice/mine-exp4"), {"majority", "prior_random", "words"}
     assert {one.name for one in evaluation.parent.iterdir() if one.is_dir()} == {"mine-exp4", *beside}
     assert recall_rules(read_facts(evaluation)["settings"]).target.label.classes == MOODS
 
@@ -331,7 +338,7 @@ def test_texts_are_judged_compared_reported_and_exported_by_typed_commands(
     assert train_command(compared) == 0
     scores = json.loads(Path("comparison/comparison.json").read_text("utf-8"))["scores"]
     assert {*scores} == {"mine-exp4", *beside}
-    assert (scores["mine-exp4"]["label_match"]["value"], scores["tfidf_logistic"]["label_match"]["value"]) == (1, 1)
+    assert (scores["mine-exp4"]["label_match"]["value"], scores["words"]["label_match"]["value"]) == (1, 1)
     assert train_command(["report", str(evaluation), "--release", str(texts), "--out", "report.html"]) == 0
     assert "no baseline stands beside" not in caplog.text
     assert "prior_" in Path("report.html").read_text("utf-8")

@@ -179,19 +179,19 @@ def test_a_right_choice_earns_the_most_and_answers_are_judged(pairs, toy_rendere
 def test_baselines_judge_pairs_by_differences_and_a_report_shows_them(pair_slice, pairs, tmp_path):
     config = EvaluationConfig(release=pair_slice, out=tmp_path / "out", target="pairs", preset="exp4")
     results = evaluate_baselines(config)
-    assert results["tfidf_logistic"]["label_match"] > 0.9
+    assert results["words"]["label_match"] > 0.9
     assert results["majority"]["label_match"] == pytest.approx(0.5, abs=1 / len(pairs))
     # Wilson's interval of as many papers as there are pairs: each pair is one draw.
     low, high = (results["majority"][f"label_match/{end}"] for end in ("low", "high"))
     assert high - low == pytest.approx(2 * 1.96 * (0.25 / (len(pairs) + 1.96**2)) ** 0.5, rel=0.01)
-    folder = tmp_path / "out" / "tfidf_logistic"
-    assert evaluate_predictions(folder / "predictions.parquet") == results["tfidf_logistic"]
+    folder = tmp_path / "out" / "words"
+    assert evaluate_predictions(folder / "predictions.parquet") == results["words"]
     write_report(ReportConfig(runs=(folder,), release=pair_slice, out=tmp_path / "report.html"))
     assert "Training on pairs" in (tmp_path / "report.html").read_text("utf-8")
     # Turned round, a pair gets the other answer: there is no intercept and no order.
     turned = [type(pair)(pair.openalex_id, PairView(pair.view.B, pair.view.A), pair.gold) for pair in pairs]
     train = Part(pair_slice, "train").read(PAIRS)
-    said, other = (run_baseline("tfidf_logistic", train, asked, rules=RULES) for asked in (pairs, turned))
+    said, other = (run_baseline("words", train, asked, rules=RULES).predictions for asked in (pairs, turned))
     assert [{"A": "B", "B": "A"}[label] for label in said["label"]] == other["label"].to_list()
 
 

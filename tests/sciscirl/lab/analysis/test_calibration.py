@@ -199,7 +199,7 @@ def judged(tmp_path_factory):
 
 
 def test_an_evaluation_is_calibrated_on_dev_and_is_one_like_others(judged, tmp_path, capsys):
-    test, dev, out = judged / "test" / "tfidf_logistic", judged / "dev" / "tfidf_logistic", tmp_path / "out"
+    test, dev, out = judged / "test" / "words", judged / "dev" / "words", tmp_path / "out"
     assert main(["calibrate", str(test), "--on", str(dev), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "temperature: disruption " in shown
@@ -220,12 +220,12 @@ def test_an_evaluation_is_calibrated_on_dev_and_is_one_like_others(judged, tmp_p
 def test_what_would_flatter_or_mix_models_is_refused(judged, tmp_path):
     test, dev = judged / "test", judged / "dev"
     for on, said in (
-        (test / "tfidf_logistic", "18 papers of .* are in .* too"),
-        (dev / "majority", "has baseline='tfidf_logistic', .* has 'majority'"),
+        (test / "words", "18 papers of .* are in .* too"),
+        (dev / "majority", "has baseline='words', .* has 'majority'"),
         (judged, "is not the folder of a run"),
     ):
         with pytest.raises(SciSciRLError, match=said):
-            calibrate_evaluation(test / "tfidf_logistic", on, tmp_path / "out")
+            calibrate_evaluation(test / "words", on, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     calibrate_evaluation(test / "majority", dev / "majority", tmp_path / "once")
     with pytest.raises(SciSciRLError, match="is calibrated already"):

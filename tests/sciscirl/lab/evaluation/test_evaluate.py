@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +17,6 @@ from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.lab.analysis.baselines import (
     BASELINES,
     evaluate_baselines,
-    predict_majority,
-    predict_metadata,
-    predict_prior,
-    predict_tfidf,
     run_baseline,
 )
 from sciscirl.lab.analysis.compare import CompareConfig
@@ -42,7 +39,6 @@ from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
 
 RULES = TaskRules(contract="two_keys", reward="strong")
-COLUMN = "disruption_label"
 VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
 WORDS = {"assay": "disruptive", "review": "consolidating", "survey": "neutral"}
 
@@ -162,13 +158,20 @@ def test_the_evaluators_temperature_reaches_the_sampler(test_papers, toy_rendere
     assert seen == [(0.25, 70)]
 
 
+def say_verdicts(name, train, test, target="disruption", seed=0):
+    """What a baseline says of each paper: its label, and its forecast."""
+    rules = TaskRules(target=target, contract="probabilities", reward="strong")
+    frame = run_baseline(name, train, test, rules=rules, seed=seed).predictions
+    return [(label, json.loads(chances)) for label, chances in frame.select("label", "forecast").iter_rows()]
+
+
 def make_papers(labels, first=1):
     return [Paper(f"W{first + place}", VIEW, Gold(label, None)) for place, label in enumerate(labels)]
 
 
 @given(st.lists(st.sampled_from(LABELS), min_size=1, max_size=30), st.integers(0, 5))
 def test_the_majority_baseline_says_the_commonest_label_of_training(labels, n_test):
-    verdicts = predict_majority(make_papers(labels), make_papers(["neutral"] * n_test), COLUMN)
+    verdicts = say_verdicts("majority", make_papers(labels), make_papers(["neutral"] * n_test))
     assert len(verdicts) == n_test
     for label, forecast in verdicts:
         assert labels.count(label) == max(labels.count(other) for other in LABELS)
@@ -178,9 +181,9 @@ def test_the_majority_baseline_says_the_commonest_label_of_training(labels, n_te
 def test_the_random_baseline_keeps_the_proportions_and_its_seed():
     train = make_papers(["disruptive"] * 1 + ["neutral"] * 3)
     test = make_papers(["neutral"] * 4000, first=100)
-    verdicts = predict_prior(train, test, COLUMN, 0)
-    assert verdicts == predict_prior(train, test, COLUMN, 0) != predict_prior(train, test, COLUMN, 1)
-    assert verdicts[7:] == predict_prior(train, test[7:], COLUMN, 0)
+    verdicts = say_verdicts("prior_random", train, test)
+    assert verdicts == say_verdicts("prior_random", train, test) != say_verdicts("prior_random", train, test, seed=1)
+    assert verdicts[7:] == say_verdicts("prior_random", train, test[7:])
     said = [label for label, _ in verdicts]
     assert said.count("consolidating") == 0
     assert said.count("disruptive") / 4000 == pytest.approx(0.25, abs=0.03)
@@ -194,10 +197,11 @@ def larger_slice(tmp_path_factory):
 @pytest.mark.parametrize("column", VOCABULARIES)
 def test_the_classifier_learns_what_the_words_tell_and_never_sees_the_gold_of_a_test_paper(larger_slice, column):
     train, test = read_split(larger_slice, "train"), read_split(larger_slice, "test")
-    verdicts = predict_tfidf(train, test, column)
+    target = column.removesuffix("_label")
+    verdicts = say_verdicts("words", train, test, target)
     assert [label for label, _ in verdicts] == [getattr(paper.gold, column) for paper in test]
-    blind = [Paper(paper.openalex_id, paper.view, Gold("neutral", None)) for paper in test]
-    assert predict_tfidf(train, blind, column) == verdicts
+    blind = [Paper(paper.openalex_id, paper.view, Gold("neutral", "balanced")) for paper in test]
+    assert say_verdicts("words", train, blind, target) == verdicts
     for label, forecast in verdicts:
         assert tuple(forecast) == VOCABULARIES[column]
         assert sum(forecast.values()) == pytest.approx(1)
@@ -207,7 +211,7 @@ def test_the_classifier_learns_what_the_words_tell_and_never_sees_the_gold_of_a_
 def test_the_classifier_lives_with_unknown_values_and_classes(toy_slice):
     train = [paper for paper in read_split(toy_slice, "train") if paper.gold.disruption_label != "consolidating"]
     empty = Paper("W9", PaperView(None, None, None, None, None), Gold("neutral", None))
-    ((label, forecast),) = predict_tfidf([*train, empty], [empty], COLUMN)
+    ((label, forecast),) = say_verdicts("words_at_publication", [*train, empty], [empty])
     assert label in LABELS
     assert forecast["consolidating"] == 0.0
     assert 1 / 2 <= forecast[label] <= 1
@@ -216,15 +220,15 @@ def test_the_classifier_lives_with_unknown_values_and_classes(toy_slice):
 def test_a_baseline_judges_each_label_of_a_joint_task_and_says_probabilities_where_they_are_asked_for(larger_slice):
     train, test = (read_split(larger_slice, split, needs=TARGETS["joint"]) for split in ("train", "test"))
     rules = TaskRules(target="joint", contract="probabilities", reward="balanced")
-    frame = run_baseline("tfidf_logistic", train, test, rules=rules)
+    frame = run_baseline("words", train, test, rules=rules).predictions
     metrics = measure_predictions(frame)
     assert (metrics["label_match"], metrics["both_match"], metrics["novelty/macro_f1"]) == (1.0, 1.0, 1.0)
     assert 0 < metrics["forecast_brier"] < 1 / 3
-    hard = run_baseline("tfidf_logistic", train, test, rules=replace(rules, contract="two_keys"))
+    hard = run_baseline("words", train, test, rules=replace(rules, contract="two_keys")).predictions
     assert measure_predictions(hard)["reward"] == pytest.approx(1.05, abs=0.05)  # the training split is nearly balanced
     assert measure_predictions(hard)["forecast_brier"] == metrics["forecast_brier"]  # stated, but not paid for
     assert hard["confidence"].equals(frame["confidence"])
-    novelty = run_baseline("tfidf_logistic", train, test, rules=TaskRules(target="novelty"))
+    novelty = run_baseline("words", train, test, rules=TaskRules(target="novelty")).predictions
     assert novelty["gold"].equals(frame["gold_novelty"].rename("gold"))
 
 
@@ -238,24 +242,26 @@ def test_trees_learn_what_year_citations_and_field_tell_and_repeat_themselves():
         return papers
 
     train, test = make(0, 400), make(400, 460)
-    verdicts = predict_metadata(train, test, COLUMN)
+    verdicts = say_verdicts("later_counts", train, test)
     assert [label for label, _ in verdicts] == [paper.gold.disruption_label for paper in test]
     assert all(sum(forecast.values()) == pytest.approx(1) and tuple(forecast) == LABELS for _, forecast in verdicts)
-    assert predict_metadata(train, test, COLUMN) == verdicts
+    assert say_verdicts("later_counts", train, test) == verdicts
     worded = [replace(paper, view=replace(paper.view, title="On disruption")) for paper in test]
-    assert predict_metadata(train, worded, COLUMN) == verdicts
+    assert say_verdicts("later_counts", train, worded) == verdicts
     with pytest.raises(SciSciRLError, match="one class only"):
-        predict_metadata(make_papers(["neutral"] * 4), test, COLUMN)
+        run_baseline("later_counts", make_papers(["neutral"] * 4), test)
 
 
 def test_a_slice_that_nothing_can_be_learnt_from_is_said(test_papers):
     with pytest.raises(SciSciRLError, match="no training papers"):
         run_baseline("majority", [], test_papers)
     wordless = [Paper(f"W{n}", PaperView(None, None, 2001, n, None), Gold(LABELS[n], None)) for n in range(3)]
-    with pytest.raises(SciSciRLError, match="cannot be learnt from"):
-        run_baseline("tfidf_logistic", wordless, test_papers)
-    with pytest.raises(SciSciRLError, match="cannot be learnt from"):
-        run_baseline("tfidf_logistic", make_papers(["neutral"] * 4), test_papers)
+    with pytest.raises(SciSciRLError, match="neither title nor abstract is known"):
+        run_baseline("words", wordless, test_papers)
+    alone = [replace(paper, view=replace(paper.view, title="", abstract="a")) for paper in wordless]
+    for train in (alone, make_papers(["neutral"] * 4)):  # a word of one letter; one class
+        with pytest.raises(SciSciRLError, match="cannot be learnt from"):
+            run_baseline("words", train, test_papers)
 
 
 def test_baselines_are_judged_as_a_model_would_be(toy_slice, tmp_path):
@@ -280,11 +286,11 @@ def test_baselines_are_judged_as_a_model_would_be(toy_slice, tmp_path):
 
 
 def test_baselines_write_nothing_where_a_file_of_somebody_else_is_in_the_way(toy_slice, tmp_path):
-    (tmp_path / "tfidf_logistic").mkdir()
-    (tmp_path / "tfidf_logistic" / "metrics.json").write_text("mine")
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "metrics.json").write_text("mine")
     with pytest.raises(SciSciDataError, match=r"metrics\.json already exists"):
         evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path, preset="exp5"))
-    assert {path.name for path in tmp_path.rglob("*")} - {".lock"} == {"tfidf_logistic", "metrics.json"}
+    assert {path.name for path in tmp_path.rglob("*")} - {".lock"} == {"words", "metrics.json"}
 
 
 @pytest.mark.parametrize(
@@ -328,7 +334,7 @@ def test_every_result_says_how_far_it_has_come_from_chance_to_the_ceiling(toy_sl
     assert compared.related["majority"]["way_to_ceiling/macro_f1"] == pytest.approx(way)
     text = render_comparison(compared)
     assert "; ceiling/label_match 0.800; ceiling/macro_f1 0.700\n" in text
-    assert f"  {way:.3f}\n" in text
+    assert re.search(rf"  {way:.3f} +no paper\n", text)
 
     papers = read_split(release, "test", target="joint")
     rules = TaskRules(target="joint", contract="two_keys", reward="partial")
@@ -344,7 +350,7 @@ def test_every_result_says_how_far_it_has_come_from_chance_to_the_ceiling(toy_sl
 
 
 def test_the_same_answers_once_more_make_no_interval_narrower(toy_slice, tmp_path):
-    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test")).predictions
     config = EvaluationConfig(release=toy_slice, out=tmp_path)
     once, twice = (save_evaluation(table, config, {}) for table in (frame, pl.concat([frame, frame])))
     assert (once["n"], twice["n"]) == (9.0, 18.0)
@@ -433,7 +439,7 @@ def test_the_table_has_a_column_for_each_result_and_a_dash_for_what_is_undefined
 
 
 def test_the_script_recomputes_metrics_from_a_file_and_refuses_in_one_line(toy_slice, tmp_path, script_here):
-    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test")).predictions
     write_predictions(frame, tmp_path / "p.parquet")
     done = script_here("evaluate.py", "--from-predictions", str(tmp_path / "p.parquet"))
     assert (done.returncode, done.stderr) == (0, "")

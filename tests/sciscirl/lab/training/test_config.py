@@ -162,10 +162,10 @@ def test_a_dry_run_says_what_cheap_answers_earn(options, monkeypatch):
     assert (
         "without the cost of labels said too often: 1.05 if right, 0.05 if wrong, -0.75 in another form, -1.00" in text
     )
-    assert "best constant answer (disruptive) 0.38, boosted trees on the metadata in a prompt 0." in text
-    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    assert "best constant answer (disruptive) 0.38, a regression on year, field 0." in text
+    monkeypatch.setitem(sys.modules, "sciscirl.lab.analysis.baselines", None)
     text = describe_server_training(resolve_run(TrainOptions(**options | {"preset": "exp5"})))
-    assert "boosted trees on metadata with scikit-learn" in text
+    assert "a regression on what was known at publication with scikit-learn" in text
     assert "an answer earns: 1.05 to 3.05 if right, -0.55 if wrong" in text
     assert "right answers to these papers earn 1.72, the best constant answer (disruptive) 0.65" in text
 
