@@ -107,6 +107,8 @@ class BuildConfig(Configuration):
             yield "BuildConfig.label needs all works", sample, "leave the label out"
         if self.split.cell_columns:
             yield f"{balance} {of_cells}", sample, by_disruption
+        if self.split.test_fields:
+            yield "SplitConfig.test_fields needs all works of a field", sample, "leave the option out"
         if self.thresholds.cells:
             yield f"LabelThresholds.cells {of_cells}", sample, "set LabelThresholds.cells={}"
         if "novelty_label" in balanced:

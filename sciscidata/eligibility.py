@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final, cast
 
@@ -28,7 +28,7 @@ from sciscidata.records.last_year_of_data import (
     remark_on_later_works,
 )
 from sciscidata.records.listed_ids import ListedIds
-from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
+from sciscidata.schemas import CD_SCORES, CITATIONS, COVERAGE, WORKS, require_columns
 
 logger = logging.getLogger(__name__)
 
@@ -78,9 +78,9 @@ class EligibilityConfig(Configuration):
         min_year: first publication year to keep. None: any.
         max_year: last publication year to keep. None: any.
         complete_window: keep only works whose citation window ends before ``last_year``, because a database's last year
-            is rarely complete.
-        last_year: last year of the data. None: found in the numbers of works of each year, in spite of mistaken dates
-            in the future (``last_year_of_data.find_last_year``).
+            is rarely complete. Where works have a column ``last_full_year``, it also ends by that year.
+        last_year: last year of the data. None: the year after the latest ``last_full_year``, else found in the numbers
+            of works of each year, in spite of mistaken dates in the future (``last_year_of_data.find_last_year``).
         min_label_confidence: lowest confidence in the disruption label (``compute_label_confidence``), found from all
             works before any filter. It needs n_i, n_j and n_k. Where novelty labels alone are balanced, that in the
             novelty label (``compute_novelty_confidence``), which needs references. None: any.
@@ -175,7 +175,7 @@ class Filter:
     note: str
     options: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
-    removes: Callable[[EligibilityConfig, int | None], object] = lambda _, __: None
+    removes: Callable[[EligibilityConfig, int | pl.Expr | None], object] = lambda _, __: None
     is_new: bool = False
 
 
@@ -310,6 +310,7 @@ def join_candidates(
     """
     columns = [*_FROM_WORKS, *_more_of_works(config or EligibilityConfig())]
     facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=columns)
+    columns += [name for name in COVERAGE if name in facts.collect_schema()]
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
     joined = facts.select(columns).join(scored.drop(*columns[1:], strict=False), on="work_id", how="left")
     return joined.with_columns(pl.col("n_references").fill_null(0))
@@ -341,7 +342,7 @@ def mark_removals(
     dropped = ("title", "abstract", *_OF_NAMES, *_more_of_works(config))
     kept = {name: dtype for name, dtype in frame.collect_schema().items() if name not in dropped}
     schema = kept | {"removed_by": pl.String()}
-    first_open = first_open_year(config, window_years, config.last_year)
+    first_open = narrow_windows(first_open_year(config, window_years, config.last_year), window_years, kept)
 
     def run() -> pl.DataFrame:
         marked = (
@@ -424,7 +425,8 @@ def _judge_windows(
     if first_open is None:
         return marked
     later = [*FILTERS][[*FILTERS].index("window_incomplete") :]
-    is_removed = (pl.col("publication_year") >= first_open) & pl.col("removed_by").fill_null(later[0]).is_in(later)
+    is_open = pl.col("publication_year") >= narrow_windows(first_open, window_years, marked.columns)
+    is_removed = is_open & pl.col("removed_by").fill_null(later[0]).is_in(later)
     reason = pl.when(is_removed).then(pl.lit("window_incomplete")).otherwise("removed_by")
     return marked.with_columns(removed_by=reason)
 
@@ -432,9 +434,17 @@ def _judge_windows(
 def choose_last_year(
     works: pl.LazyFrame | pl.DataFrame, config: EligibilityConfig, data_date: str | None
 ) -> int | None:
-    """Return the last year that ``config`` names, else find it, and warn of works dated after it."""
+    """Return the last year that ``config`` names, else find it, and warn of works dated after it.
+
+    Where works have COVERAGE, it is the year after the last full one.
+    """
     if config.last_year is not None:
         return config.last_year
+    frame = works.lazy()
+    if {*COVERAGE} <= {*frame.collect_schema()}:
+        last_full: int | None = frame.select(pl.col("last_full_year").max()).collect(engine="streaming").item()
+        if last_full is not None:
+            return last_full + 1
     counts = count_years(works)
     last_year = find_last_year(counts, data_date=data_date)
     for remark in remark_on_later_works(describe_later_works(counts, last_year), last_year):
@@ -447,7 +457,14 @@ def first_open_year(config: EligibilityConfig, window_years: int | None, last_ye
     return first_open_window(window_years, last_year) if config.complete_window else None
 
 
-def first_reason(rows: Mapping[str, Filter], config: EligibilityConfig, first_open: int | None) -> pl.Expr:
+def narrow_windows(first_open: int | None, window_years: int | None, columns: Collection[str]) -> int | pl.Expr | None:
+    """Let windows of works with COVERAGE among their ``columns`` end by their last full year, too."""
+    if first_open is None or window_years is None or not {*COVERAGE} <= {*columns}:
+        return first_open
+    return pl.min_horizontal(pl.lit(first_open), pl.col("last_full_year") + 1 - window_years)
+
+
+def first_reason(rows: Mapping[str, Filter], config: EligibilityConfig, first_open: int | pl.Expr | None) -> pl.Expr:
     """Name the filter of ``rows`` that removes a row of CANDIDATES, null if none. ``duplicate`` is the caller's."""
     removes = {name: row.removes(config, first_open) for name, row in rows.items()}
     applied = [pl.when(on).then(pl.lit(name)) for name, on in removes.items() if isinstance(on, pl.Expr)]

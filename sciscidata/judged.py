@@ -107,7 +107,7 @@ def is_over(window: str = "") -> pl.Expr:
     return pl.col(WINDOW_COMPLETE + window).cast(pl.Boolean).fill_null(value=True)
 
 
-def is_over_by_year(first_open: int | None) -> pl.Expr:
+def is_over_by_year(first_open: int | pl.Expr | None) -> pl.Expr:
     """Make the column WINDOW_COMPLETE from publication_year; null without a year.
 
     ``first_open`` is the first year whose window is not over. None: that is not known, and all are null.

@@ -40,6 +40,11 @@ OPTIONAL = frozenset({"n_authors"})
 #: What works may have besides: the day, for windows by exact dates (``CDConfig(time="publication_date")``).
 DATES = pl.Schema({"publication_date": pl.Date()})
 
+#: And the last year that its source covers in full, where sources differ in that: its citation window ends by then.
+COVERAGE = pl.Schema({"last_full_year": pl.Int32()})
+#: All that works may have besides.
+BESIDE = pl.Schema({**DATES, **COVERAGE})
+
 #: One row per reference: ``citing_id`` lists ``cited_id``. Inputs may hold repeats, and works that cite themselves.
 CITATIONS = pl.Schema({"citing_id": pl.Int64(), "cited_id": pl.Int64()})
 

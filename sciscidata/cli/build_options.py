@@ -50,6 +50,7 @@ _OTHER_FLAGS: Final = {
     ("label", "column"): "--label",
     ("eligibility", "fields"): "--only-field",
     ("eligibility", "venues"): "--only-venue",
+    ("split", "labels"): "--only-label",
 }
 #: Flags for several files that keep their plural, because it names what the files hold.
 _WHOLE_FLAGS: Final = ("works", "citations")

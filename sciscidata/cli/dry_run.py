@@ -11,8 +11,8 @@ import polars as pl
 from sciscidata.cli.summary import shown
 from sciscidata.config import BuildConfig
 from sciscidata.eligibility import chosen_names, remark_on_names
-from sciscidata.sampling.balance import class_quotas, quota_cells
-from sciscidata.sampling.split import balanced_columns
+from sciscidata.sampling.balance import class_quotas
+from sciscidata.sampling.split import balanced_columns, list_cells
 from sciscidata.sources.id_files import read_ids
 from sciscidata.sources.kinds import Ask, ToAsk, ToRead
 from sciscidata.sources.openalex.estimate import published_shares
@@ -57,8 +57,8 @@ def describe_plan(config: BuildConfig) -> list[str]:
 
 def _quotas(config: BuildConfig) -> dict[str, int]:
     """Return how many works of each class are drawn; of pairs of labels, both words."""
-    split, columns = config.split, balanced_columns(config.split, config.label)
-    cells = quota_cells(columns, config.label) if columns else []
+    split = config.split
+    cells = list_cells(split, config.label) if balanced_columns(split, config.label) else []
     return {
         " and ".join(cell): sum(class_quotas(size, cells)[cell] for size in split.groups.values()) for cell in cells
     }

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, cast, get_args
 
 import polars as pl
@@ -29,7 +30,7 @@ from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, Time, read_gra
 from sciscidata.options.checks import Configuration, Folder
 from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.ids import ORIGINAL_ID
-from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
+from sciscidata.schemas import BESIDE, CITATIONS, COVERAGE, DATES, WORKS, Corpus
 from sciscidata.storage import (
     BLANK_SEAL,
     cached_folder,
@@ -60,7 +61,8 @@ _REPEATING = ["author_position", "author_name", "rors.list.element", "country_co
 FOLDERS = (*TABLES, WRITTEN_BY)
 _TYPES_OF_IDS = {"String": pl.String(), "Int64": pl.Int64()}
 ORIGINAL_KEY = "original_id"  # of the report: the type of this column of the works, where they have one
-DATED_KEY = "has_dates"  # of the report, where the works have DATES
+#: What the report says where the works have DATES, and COVERAGE.
+KEYS_BESIDE = MappingProxyType({"has_dates": DATES, "has_last_full_year": COVERAGE})
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
 UNFINISHED = ".unfinished"  # parts that workers are writing
 _KEY = "work_id"
@@ -122,7 +124,8 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
         `sciscidata ingest`, or check the path.
     """
     files, stems, by_part, report = _open(Path(out), part)
-    schema = works_schema(report.get(ORIGINAL_KEY), dated=report.get(DATED_KEY) is True)
+    beside = [name for key, own in KEYS_BESIDE.items() if report.get(key) is True for name in own]
+    schema = works_schema(report.get(ORIGINAL_KEY), beside)
     works = _source(files.out, _works_reader(files, stems, by_part, list(schema)), schema)
     citations = _source(files.out, _reader(files, "citations", stems, by_part, CITATIONS), CITATIONS)
     return Corpus(works, citations, report)
@@ -175,11 +178,12 @@ def _open(out: Path, part: int | None) -> tuple[_Files, dict[str, list[str]], di
     return _Files(out, described), stems, by_part, {**report, "n_parts": len(parts), "report_sha256": digest}
 
 
-def works_schema(original_id: object, *, dated: bool = False) -> pl.Schema:
-    """Return WORKS, with ``original_id`` behind ``work_id`` where its type is named; if ``dated``, DATES follow."""
+def works_schema(original_id: object, beside: Collection[str] = ()) -> pl.Schema:
+    """Return WORKS, with ``original_id`` behind ``work_id`` where its type is named; columns of BESIDE follow."""
     dtype = _TYPES_OF_IDS.get(str(original_id))
     own = {} if dtype is None else {ORIGINAL_ID: dtype}
-    return pl.Schema({_KEY: WORKS[_KEY], **own, **WORKS, **(DATES if dated else {})})
+    more = {name: dtype for name, dtype in BESIDE.items() if name in beside}
+    return pl.Schema({_KEY: WORKS[_KEY], **own, **WORKS, **more})
 
 
 def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
@@ -434,7 +438,7 @@ def _with_text(
     files: _Files, stem: str, removed: pl.Series | None, asked: set[str], predicate: pl.Expr | None
 ) -> Iterator[pl.DataFrame]:
     """Read works and their texts together; a row group without works left reads no text."""
-    structure = [name for name in (*TABLES["works"], ORIGINAL_ID, *DATES) if name in asked or name == _KEY]
+    structure = [name for name in (*TABLES["works"], ORIGINAL_ID, *BESIDE) if name in asked or name == _KEY]
     text = [name for name in TEXT if name in asked]
     first = predicate if predicate is not None and set(predicate.meta.root_names()).isdisjoint(TEXT) else None
     keep = pl.col(_KEY).is_not_null() if removed is None else ~pl.col(_KEY).is_in(removed.implode())

@@ -15,10 +15,10 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.corpus.folder import (
-    DATED_KEY,
     FOLDERS,
     FORMAT_VERSION_OF_CORPUS,
     INDEX,
+    KEYS_BESIDE,
     MADE_OF,
     ORIGINAL_KEY,
     RECEIPTS,
@@ -39,7 +39,7 @@ from sciscidata.corpus.replacement import NEXT, finish_take_over, take_over
 from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError, UnsafeNameError
 from sciscidata.records.authors_table import AUTHORS
 from sciscidata.records.ids import ORIGINAL_ID
-from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus, require_columns
+from sciscidata.schemas import BESIDE, CITATIONS, WORKS, Corpus, require_columns
 from sciscidata.storage import find_damaged, hash_file, refuse_link, seal_json, storage_error, whole_when_done
 from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.parquet import ROWS_PER_GROUP, write_parquet
@@ -94,9 +94,10 @@ def write_corpus(
         if (original := there.get(ORIGINAL_ID)) is not None:
             columns.append(ORIGINAL_ID)
             of_columns[ORIGINAL_KEY] = str(original)
-        if DATES.items() <= there.items():
-            columns += DATES
-            of_columns[DATED_KEY] = True
+        for key, own in KEYS_BESIDE.items():
+            if own.items() <= there.items():
+                columns += own
+                of_columns[key] = True
         n_works, works = _write_parts(frames["works"].select(columns), place, tables, advance)
         n_citations, citations = _write_parts(
             frames["citations"].select(CITATIONS.names()), place, ["citations"], advance
@@ -279,7 +280,7 @@ def _write_parts(
         stem = f"part-{number:06}"
         for name in tables:
             target, content = out / name / f"{stem}.parquet", io.BytesIO()
-            own = [own for own in (ORIGINAL_ID, *DATES) if own in part.columns and name == "works"]
+            own = [own for own in (ORIGINAL_ID, *BESIDE) if own in part.columns and name == "works"]
             rows = part if name == WRITTEN_BY else part.select(*TABLES[name], *own)
             write_parquet(rows, content, **options_of(name), row_group_size=ROWS_PER_GROUP[name])
             write_small(target, lambda path, content=content: path.write_bytes(content.getbuffer()))

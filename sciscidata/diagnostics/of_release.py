@@ -50,8 +50,11 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
     is_chosen = kind.sample or config.eligibility.min_label_confidence or config.thresholds.cells
     if not is_chosen and "disruption_label" in demand.needed:
         tested = drawn.drawn.filter(split="test") if demand.split.n_test else drawn.drawn
-        counts = drawn.counts["eligible"]["disruption_label"]
-        ceiling, sure = diagnose_labels(drawn.eligible, counts, count_labels(tested), config.thresholds, prior)
+        eligible, counts = drawn.eligible, drawn.counts["eligible"]["disruption_label"]
+        if demand.split.test_fields:
+            eligible = eligible.filter(pl.col("primary_field").is_in(demand.split.test_fields))
+            counts = count_labels(eligible.select("disruption_label").collect(engine="streaming"))
+        ceiling, sure = diagnose_labels(eligible, counts, count_labels(tested), config.thresholds, prior)
         checks += sure
     log_warnings(checks)
     return {

@@ -212,8 +212,13 @@ class _About:
     def drawn(self) -> str:
         """Say how works came into the splits."""
         _, split = read_settings(self.manifest)
-        cells = _SAID["drawn"]["cells"] if split.cell_columns else ""
-        return _SAID["drawn"]["text"].format(seed=split.seed, balance=split.balance, cells=cells)
+        said = _SAID["drawn"]
+        chosen = {
+            name: said[name].format(names=" and ".join(map(_show_plain, words))) if words else ""
+            for name, words in (("labels", split.labels), ("fields", split.test_fields))
+        }
+        cells = said["cells"] if split.cell_columns else ""
+        return said["text"].format(seed=split.seed, balance=split.balance, cells=cells, **chosen)
 
     def judged(self) -> str:
         """Say how many works are judged, or that this is not known; nothing of texts with another label."""

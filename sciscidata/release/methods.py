@@ -226,6 +226,9 @@ def _describe_sample(manifest: Mapping[str, Any]) -> Iterator[str]:
     of, within, _ = split.balance.partition("_within_field_year")
     balance = "as they come" if of == "none" else f"with equal numbers of each {names[of]}"
     balance += ", also within each field and five years" if within else ""
+    balance += f", of the labels {' and '.join(split.labels)} only" if split.labels else ""
+    if split.test_fields:
+        yield f"{' and '.join(split.test_fields)} is held out: all test works are of it, all others of other fields."
     yield f"Of these we drew {sizes}, {balance}, by the SHA-256 of each work's id and the seed {split.seed}."
     if split.balance != "none":
         yield "So shares of classes in the sample say nothing of the source."

@@ -27,7 +27,7 @@ from sciscidata.label_thresholds import (
     compute_novelty_labels,
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
-from sciscidata.own_label import OwnLabel, stated_label, vocabularies
+from sciscidata.own_label import OwnLabel, stated_label
 from sciscidata.records.duplicates import normalise_title
 from sciscidata.records.ids import number_ids
 from sciscidata.release.context import released_schema
@@ -52,9 +52,9 @@ from sciscidata.release.read import (
 )
 from sciscidata.release.recompute import Recomputed, check_rows, check_scores, list_recomputed
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.balance import class_quotas, quota_cells
+from sciscidata.sampling.balance import class_quotas
 from sciscidata.sampling.config import BOTH, SplitConfig
-from sciscidata.sampling.split import balanced_columns, divide_pool, group_of_keys, split_keys
+from sciscidata.sampling.split import balanced_columns, divide_pool, group_of_keys, list_cells, split_keys
 from sciscidata.schemas import SCORES, SCORES_KEY
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.lock import read_steadily
@@ -270,10 +270,11 @@ def _check_places(split: str, frame: pl.DataFrame, settings: SplitConfig) -> Ite
     if not places.equals(places.sort("split_key", "work_id")):
         yield f"{split}: rows are not in the order of their split keys"
     group = split if split in settings.groups else BOTH
-    strays = frame.filter(group_of_keys(keys, settings) != group)["openalex_id"]
+    strays = frame.filter(group_of_keys(keys, settings, frame["primary_field"]).ne_missing(group))["openalex_id"]
     if len(strays):
         what = "the other split" if settings.is_stratified else "dev or to the other two"
-        yield f"{split}: {counted(len(strays), 'row belongs', 'rows belong')} to {what} by id, first {strays[0]}"
+        by = "field or id" if settings.test_fields else "id"
+        yield f"{split}: {counted(len(strays), 'row belongs', 'rows belong')} to {what} by {by}, first {strays[0]}"
     if not settings.is_stratified and frame.height != settings.sizes[split]:
         yield f"{split}: {counted(frame.height, 'row')}, the split asks for {settings.sizes[split]:,}"
 
@@ -291,12 +292,16 @@ def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, l
     for group, size in settings.groups.items() if columns else ():
         frame = examples[group] if group in examples else pl.concat([examples["train"], examples["test"]])
         drawn = {tuple(cell): count for *cell, count in frame.group_by(*columns).len().rows()}
-        for cell, quota in class_quotas(size, quota_cells(columns, label)).items():
+        quotas = class_quotas(size, list_cells(settings, label))
+        others = dict.fromkeys(drawn.keys() - quotas.keys() if settings.labels else (), 0)
+        for cell, quota in (quotas | others).items():
             if drawn.get(cell, 0) != quota:
-                name = " + ".join(cell)
+                name = " + ".join(map(str, cell))
                 yield f"{group}: {counted(drawn.get(cell, 0), 'row')} of class {name}, the split asks for {quota:,}"
         yield from (
-            _check_cells(group, frame, columns[0], vocabularies(label)[columns[0]]) if settings.cell_columns else ()
+            _check_cells(group, frame, columns[0], [word for (word,) in list_cells(settings, label)])
+            if settings.cell_columns
+            else ()
         )
     ids = number_ids(pl.concat([examples["train"], examples["test"]])["openalex_id"])
     if not settings.is_stratified and not ids.null_count():

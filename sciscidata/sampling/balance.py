@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from sciscidata.own_label import OwnLabel, vocabularies
 
 Label = TypeVar("Label")
-
-#: The label columns whose classes are drawn in equal numbers; ``balanced_columns`` knows that of ``"label"`` too.
-BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "disruption": ("disruption_label",),
-        "novelty": ("novelty_label",),
-        "joint": ("disruption_label", "novelty_label"),
-        "pool": ("disruption_label",),
-        "none": (),
-    }
-)
 
 
 def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
@@ -55,8 +43,12 @@ def share_quotas(n: int, counts: Mapping[str, Sequence[int]]) -> dict[str, list[
     return quotas
 
 
-def quota_cells(columns: Sequence[str], label: OwnLabel | None = None) -> list[tuple[str, ...]]:
+def quota_cells(
+    columns: Sequence[str], label: OwnLabel | None = None, only: Sequence[str] = ()
+) -> list[tuple[str, ...]]:
     """List the cells that label columns make up, in the order in which ``class_quotas`` hands out the remainder.
+
+    ``only`` names the classes that count; of a column without one of them, all do.
 
     Two columns go by the diagonals of their table. A draw that nine does not divide is still even in both labels.
 
@@ -67,7 +59,7 @@ def quota_cells(columns: Sequence[str], label: OwnLabel | None = None) -> list[t
         [('disruptive', 'novel'), ('consolidating', 'balanced'), ('neutral', 'conventional')]
     """
     words = vocabularies(label)
-    found = [words[column] for column in columns]
+    found = [tuple(word for word in words[column] if word in only) or words[column] for column in columns]
     if len(found) < 2:
         return list(itertools.product(*found))
     rows, across = found

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from sciscidata.errors import (
-    ConfigError,
-)
-from sciscidata.options.checks import Configuration
+from sciscidata.errors import ConfigError
+from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.options.checks import Configuration, show_value
 
 Balance = Literal[
     "disruption",
@@ -26,6 +28,20 @@ Balance = Literal[
 #: What stands for train and test where quotas are of both together.
 BOTH: Final = "train and test"
 WITHIN: Final = "_within_field_year"
+#: The label columns whose classes are drawn in equal numbers; ``balanced_columns`` knows that of ``"label"`` too.
+BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "disruption": ("disruption_label",),
+        "novelty": ("novelty_label",),
+        "joint": ("disruption_label", "novelty_label"),
+        "pool": ("disruption_label",),
+        "none": (),
+    }
+)
+#: Options that older releases know nothing of: a manifest states them only where they are set.
+_ADDED: Final = ("labels", "test_fields")
+_Word = Annotated[str, msgspec.Meta(min_length=1, title="LABEL")]
+_Field = Annotated[str, msgspec.Meta(min_length=1, title="FIELD")]
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
@@ -44,9 +60,14 @@ class SplitConfig(Configuration):
             label alike: equal classes in each cell of primary field and five publication years.
         n_dev: works in a development split; 0: there is none. It changes neither train nor test. (Within cells it
             leaves fewer works to them, so the shares of the cells may differ.)
+        labels: draw only works with these classes of the balanced label, such as disruptive and consolidating; empty:
+            all. Of ``"joint"``, all classes of a label that has no class among them.
+        test_fields: hold these primary fields out: all works of the test split are of them, those of train and dev are
+            of others. A work without a field is in no split. Empty: the id of a work alone decides.
 
     Raises:
-        ConfigError: on construction, if a value does not fit its type, or ``n_train`` and ``n_test`` are both 0.
+        ConfigError: on construction, if a value does not fit its type, ``n_train`` and ``n_test`` are both 0, or
+            ``labels`` or ``test_fields`` do not suit the balance.
 
     Example:
         >>> SplitConfig(n_train=0, n_test=0)
@@ -61,12 +82,41 @@ class SplitConfig(Configuration):
     seed: int = 0
     balance: Balance = "disruption"
     n_dev: _Size = 0
+    labels: tuple[_Word, ...] = ()
+    test_fields: tuple[_Field, ...] = ()
 
     def _check(self) -> None:
         if self.n_train + self.n_test == 0:
             raise ConfigError(
                 "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
             )
+        if self.test_fields and self.balance == "pool":
+            raise ConfigError(
+                "SplitConfig.test_fields holds fields out for test, and SplitConfig.balance='pool' divides one pool "
+                "between train and test. Set SplitConfig.balance='disruption'."
+            )
+        if self.labels and self.balance.removesuffix(WITHIN) != "label":
+            self.check_labels([VOCABULARIES[column] for column in BALANCED[self.balance.removesuffix(WITHIN)]])
+
+    def check_labels(self, vocabularies: Sequence[tuple[str, ...]]) -> None:
+        """Raise a ConfigError unless ``labels`` are some of the classes of the balanced labels, and leave two."""
+        known = [word for words in vocabularies for word in words]
+        if not known:
+            raise ConfigError(
+                f"SplitConfig.labels is {show_value(self.labels)}, and SplitConfig.balance={self.balance!r} balances "
+                "no label. Name a balance, such as SplitConfig.balance='disruption', or leave the labels out."
+            )
+        each = [sum(word in self.labels for word in words) or len(words) for words in vocabularies]
+        if not {*self.labels} <= {*known} or len({*self.labels}) < len(self.labels) or math.prod(each) < 2:
+            raise ConfigError(
+                f"SplitConfig.labels is {show_value(self.labels)}, needs two or more different ones of "
+                f"{', '.join(known)}, the classes of SplitConfig.balance={self.balance!r}. Name these."
+            )
+
+    def stated(self) -> dict[str, Any]:
+        """Return the options as a manifest states them: all, but those of ``_ADDED`` only where they are set."""
+        known = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in known.items() if name not in _ADDED or value}
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -82,13 +132,18 @@ class SplitConfig(Configuration):
 
     @property
     def is_stratified(self) -> bool:
-        """Whether train and test have quotas of their own, so that a work's id alone decides between the two."""
-        return self.balance not in ("pool", "none")
+        """Whether train and test have quotas of their own, so that no other work decides between the two."""
+        return self.balance not in ("pool", "none") or bool(self.test_fields)
 
     @property
     def cell_columns(self) -> tuple[str, ...]:
         """The columns of WORKS in whose cells classes get equal counts, if that is asked for."""
         return ("primary_field", "publication_year") if self.balance.endswith(WITHIN) else ()
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        """The columns of WORKS that a draw reads besides the id."""
+        return self.cell_columns or (("primary_field",) if self.test_fields else ())
 
     @property
     def groups(self) -> dict[str, int]:

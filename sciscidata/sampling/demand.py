@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -26,6 +26,7 @@ from sciscidata.sampling.split import (
     needed_columns,
     split_keys,
 )
+from sciscidata.schemas import COVERAGE
 from sciscidata.sources.kinds import STRUCTURE, Facts, Texts
 from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.quotas import Quotas
@@ -60,7 +61,7 @@ class Demand:
             balance=str(self.split.balance),
             groups=self.split.groups,
             columns=columns,
-            cells=quota_cells(columns, self.label),
+            cells=quota_cells(columns, self.label, self.split.labels),
             wanted={(group, tuple(cell)): n for group, *cell, n in self.find_quotas(pl.DataFrame()).rows()},
             in_order=self.in_order,
         )
@@ -85,7 +86,7 @@ class Demand:
     @property
     def read_early(self) -> list[str]:
         """Columns of works, besides the year, that filters, the balance or labels by rank read before texts."""
-        cells = self.split.cell_columns or self.thresholds.cell_columns
+        cells = self.split.cell_columns or (*self.split.columns_read, *self.thresholds.cell_columns)
         names = dict.fromkeys([*names_read(self.eligibility), *cells])
         return [name for name in names if name != "publication_year"]
 
@@ -100,7 +101,7 @@ class Demand:
         """
         early, has_names = self.read_early, texts.fields is None
         there = rows.collect_schema()
-        rows = rows.select(name for name in there if name in STRUCTURE or (has_names and name in early))
+        rows = rows.select(name for name in there if name in (*STRUCTURE, *COVERAGE) or (has_names and name in early))
         if texts.fields is None or not early:
             return rows
         chosen = chosen_names(self.eligibility) or [pl.col("primary_field").is_not_null()]
@@ -109,7 +110,7 @@ class Demand:
 
     def stated(self) -> dict[str, Any]:
         """State in JSON types how many works are wanted, and the label of one's own, for a manifest."""
-        return {"split": asdict(self.split)} | ({} if self.label is None else {"label": self.label.stated()})
+        return {"split": self.split.stated()} | ({} if self.label is None else {"label": self.label.stated()})
 
     def leave_out(self, facts: Facts) -> None:
         """Switch off filters that read what the source lacks; a ConfigError if one of them, or a label, was asked for.

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from sciscidata.disruption.config import first_open_window
-from sciscidata.eligibility import EligibilityConfig, join_candidates, list_filters, mark_removals
+from sciscidata.eligibility import EligibilityConfig, join_candidates, list_filters, mark_removals, narrow_windows
 from sciscidata.errors import ConfigError, EmptyInputError, NotEnoughWorksError
 from sciscidata.judged import is_cited
 from sciscidata.records.ids import with_original_ids
@@ -17,7 +17,7 @@ from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.late_texts import Judged, judge_late
 from sciscidata.sampling.manifest_entries import count_judged, count_works
 from sciscidata.sampling.split import draw_split
-from sciscidata.schemas import has_own_scores
+from sciscidata.schemas import COVERAGE, has_own_scores
 from sciscidata.sources.kinds import Scored, Texts
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,7 @@ def _filter_and_draw(labelled: Scored, demand: Demand, text_options: tuple[str, 
     drawn = _draw_or_explain(judged, demand, counts["filters"], text_options)
     if not has_own_scores(labelled.facts.provenance):  # else citers may be all that there are, also after the window
         first_open = first_open_window(demand.window_years, counts["last_year"])
+        first_open = narrow_windows(first_open, demand.window_years, judged.counted.columns)
         counts["judged"] = count_judged(judged.counted, drawn, first_open, demand.label)
     return Drawn(drawn, works, judged.eligible, judged.scored, {**counts, **judged.text_counts}, demand)
 
@@ -92,10 +93,11 @@ def _judge_all(rows: pl.LazyFrame, works: pl.LazyFrame, demand: Demand, data_dat
     window = demand.window_years
     marked = mark_removals(candidates, eligibility, window_years=window, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
-    if demand.split.cell_columns:
+    if demand.split.columns_read:
         fields = works.select("work_id", "primary_field").collect(engine="streaming")
         eligible = eligible.join(fields, on="work_id", how="left")
-    by = ("removed_by", "publication_year", *demand.vocabularies)
+    full = [name for name in COVERAGE if name in marked.columns]
+    by = ("removed_by", "publication_year", *full, *demand.vocabularies)
     counted = marked.group_by(by).agg(pl.len(), cited=is_cited().sum())
     scored = marked.filter(pl.col("z_p10").is_not_null()).lazy()
     return Judged(eligible, works, eligible.lazy(), scored, counted, eligibility.last_year)

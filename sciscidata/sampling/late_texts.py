@@ -28,13 +28,14 @@ from sciscidata.eligibility import (
     list_filters,
     list_read,
     names_read,
+    narrow_windows,
 )
 from sciscidata.judged import is_cited
 from sciscidata.label_thresholds import FIELD_YEAR
 from sciscidata.records.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.demand import Demand
-from sciscidata.sampling.split import draw_order, group_of_keys, split_keys
-from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
+from sciscidata.sampling.split import draw_order, group_of_keys, is_drawn, split_keys
+from sciscidata.schemas import ATYPICALITY, COVERAGE, WORKS, require_columns
 from sciscidata.sources.kinds import STRUCTURE, Scored, Texts
 from sciscidata.terminal.progress import progress_bar
 
@@ -88,7 +89,7 @@ def judge_late(labelled: Scored, texts: Texts, demand: Demand) -> Judged:
     the works among those read. A class is too small only when every work of it in its split has been read.
     """
     eligibility, split = demand.eligibility, demand.split
-    needed = {**STRUCTURE, **{name: WORKS[name] for name in (*names_read(eligibility), *split.cell_columns)}}
+    needed = {**STRUCTURE, **{name: WORKS[name] for name in (*names_read(eligibility), *split.columns_read)}}
     frame = require_columns(labelled.rows, needed, frame_name="STRUCTURE", stage="draw")
     # Found beforehand: otherwise a query has to hold all works until it is.
     last_year = choose_last_year(frame, eligibility, labelled.facts.data_date)
@@ -100,17 +101,20 @@ def judge_late(labelled: Scored, texts: Texts, demand: Demand) -> Judged:
     of_facts = {name: row for name, row in filters.items() if name not in of_text}
     # The filter counts n_i + n_j, which is what n_citers is the sum of.
     of_citers = {} if "n_i" in known else {"n_i": pl.col("n_citers"), "n_j": pl.lit(0)}
-    reason = first_reason(of_facts, eligibility, first_open_year(eligibility, demand.window_years, last_year))
+    window = demand.window_years
+    first_open = narrow_windows(first_open_year(eligibility, window, last_year), window, known)
+    reason = first_reason(of_facts, eligibility, first_open)
     marked = frame.with_columns(**of_citers).with_columns(removed_by=reason, is_cited=is_cited()).drop(*of_citers)
 
-    by = ["removed_by", "publication_year", *demand.vocabularies]
+    full = [name for name in COVERAGE if name in known]
+    by = ["removed_by", "publication_year", *full, *demand.vocabularies]
     sums = {"len": pl.len().cast(pl.Int64), "cited": pl.col("is_cited").sum().cast(pl.Int64)}
     counted = marked.group_by(by).agg(**sums).collect(engine="streaming")
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
     of_texts_read = {name for row in of_text for name in reads[row]}
     judge, beside = _judge_by(of_text, [name for name in known if name in of_texts_read], texts, demand)
-    columns = dict.fromkeys([*beside, "is_cited", *split.cell_columns, *demand.vocabularies])
+    columns = dict.fromkeys([*beside, "is_cited", *full, *split.columns_read, *demand.vocabularies])
     papers = None if texts.names is None else _Papers(texts.names, eligible.select(beside), judge)
     read = _read_until_full(_Pool(eligible.select(*columns), demand), passed, judge, papers)
     n_unread = int(passed["len"].sum()) - read.works.height
@@ -122,7 +126,7 @@ def judge_late(labelled: Scored, texts: Texts, demand: Demand) -> Judged:
     if len(read.accepted) == sum(split.sizes.values()):
         pool = eligible.filter(is_drawn)
     else:  # the draw says which class is short and by how many, and for that needs to see all works
-        pool = remaining.select("work_id", *split.cell_columns, *demand.vocabularies)
+        pool = remaining.select("work_id", *split.columns_read, *demand.vocabularies)
     of_texts = {
         "read": read.works.height,
         "passed": read.works.height - len(read.rejected),
@@ -293,15 +297,17 @@ class _Pool(NamedTuple):
     def count_cells(self, passed: pl.DataFrame) -> pl.DataFrame:
         """Count the works of each cell that may be drawn; of classes alone, about: ids are not hashed for it."""
         split = self.demand.split
-        if split.cell_columns:
-            keyed = self._by_batches(self._keyed, split=pl.String(), place=pl.UInt64(), field_year=pl.String())
+        if split.columns_read:
+            added = {"field_year": pl.String()} if split.cell_columns else {}
+            keyed = self._by_batches(self._keyed, split=pl.String(), place=pl.UInt64(), **added)
             return keyed.group_by(self.cell).agg(found=pl.len().cast(pl.Int64)).collect(engine="streaming")
         total = split.n_train + split.n_test
         sizes = {"train": split.n_train, "test": split.n_test}
         shares = {group: sizes.get(group, total) for group in split.groups}
         groups = pl.DataFrame({"split": list(shares), "share": list(shares.values())})
         balanced = self.demand.balanced
-        of_classes = passed.drop_nulls(balanced).group_by(balanced or pl.lit(0))
+        drawn = passed.drop_nulls(balanced).filter(is_drawn(split, self.demand.label) or pl.lit(value=True))
+        of_classes = drawn.group_by(balanced or pl.lit(0))
         there = groups.join(of_classes.agg(pl.col("len").sum().cast(pl.Int64)), how="cross")
         return there.select(*self.cell, found=pl.col("len") * pl.col("share") // total)
 
@@ -339,7 +345,10 @@ class _Pool(NamedTuple):
         """Put every eligible work through a function that adds columns."""
         words = {name: pl.Enum(known) for name, known in self.demand.vocabularies.items()}
         # As in draw_split, a work without the label is in no class.
-        labelled = self.eligible.drop_nulls(list(self.demand.needed)).cast(words)  # pyright: ignore[reportArgumentType]
+        labelled = self.eligible.drop_nulls(list(self.demand.needed))
+        if self.demand.split.labels:
+            labelled = labelled.filter(is_drawn(self.demand.split, self.demand.label))
+        labelled = labelled.cast(words)  # pyright: ignore[reportArgumentType]
         # Inside the query, which waits for its slowest step; batches handed out would pile up behind the keys.
         return labelled.map_batches(
             function,
@@ -352,8 +361,9 @@ class _Pool(NamedTuple):
     def _keyed(self, works: pl.DataFrame) -> pl.DataFrame:
         split = self.demand.split
         keys = split_keys(works["work_id"], split.seed)
-        keyed = works.with_columns(keys, group_of_keys(keys, split)).with_columns(draw_order().alias("place"))
-        return keyed.drop("split_key").with_columns(FIELD_YEAR if split.cell_columns else [])
+        fields = works["primary_field"] if split.test_fields else None
+        keyed = works.with_columns(keys, group_of_keys(keys, split, fields)).with_columns(draw_order().alias("place"))
+        return keyed.drop("split_key").drop_nulls("split").with_columns(FIELD_YEAR if split.cell_columns else [])
 
 
 def _by_cell(table: pl.DataFrame) -> dict[str, int]:

@@ -15,6 +15,7 @@ from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year
+from sciscidata.schemas import COVERAGE
 from sciscidata.storage import hash_file
 
 #: A filter is remarkable if it removes so many works with a label, almost all of one class, beyond its share.
@@ -130,7 +131,7 @@ def count_works(
 
 
 def count_judged(
-    counted: pl.DataFrame, drawn: pl.DataFrame, first_open: int | None, label: OwnLabel | None
+    counted: pl.DataFrame, drawn: pl.DataFrame, first_open: int | pl.Expr | None, label: OwnLabel | None
 ) -> dict[str, Any]:
     """State how many works with each label are judged: of all, of those that may be drawn, and of each split.
 
@@ -138,7 +139,8 @@ def count_judged(
     column ``cited``, and ``drawn`` has ``n_i`` and ``n_j``, or ``n_citers``.
     """
     citers = n_citers() if "n_i" in drawn.columns else pl.col("n_citers")
-    each = drawn.select("split", "publication_year", *vocabularies(label), cited=(citers > 0).cast(pl.Int64))
+    full = [name for name in COVERAGE if name in counted.columns]
+    each = drawn.select("split", "publication_year", *full, *vocabularies(label), cited=(citers > 0).cast(pl.Int64))
     counted, each = (rows.with_columns(is_over_by_year(first_open)).filter(is_over()) for rows in (counted, each))
     rows = {"scored": counted, "eligible": counted.filter(pl.col("removed_by").is_null())}
     rows |= {split: each.filter(split=split) for split in drawn["split"].unique().sort()}

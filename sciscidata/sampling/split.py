@@ -23,11 +23,12 @@ from sciscidata.errors import (
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
 from sciscidata.options.checks import checked_config
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies, with_classes
-from sciscidata.sampling.balance import BALANCED, class_quotas, quota_cells, share_quotas
-from sciscidata.sampling.config import BOTH, WITHIN, SplitConfig
+from sciscidata.sampling.balance import class_quotas, quota_cells, share_quotas
+from sciscidata.sampling.config import BALANCED, BOTH, WITHIN, SplitConfig
 from sciscidata.schemas import SPLITS, WORKS, require_columns
-from sciscidata.terminal.messages import counted
+from sciscidata.terminal.messages import counted, list_names
 
 _KEYS: Final = 1 << 64
 _FEW_EACH: Final = 5  # works of each class, as few as a split of use has
@@ -41,9 +42,9 @@ _NOVELTY_REMEDY: Final = (
     "(LabelThresholds.novelty_rule='uzzi'), or the margin rule over ranks "
     "(NoveltyConfig.score='rank'), spreads novelty more evenly."
 )
-_NO_FIELD: Final = (
-    "no eligible work has a primary_field, so classes cannot be balanced within fields. Name the column of fields, or "
-    "balance without them: SplitConfig.balance={balance!r}."
+_NO_BALANCE: Final = (
+    "classes cannot be balanced within fields. Name the column of fields, or balance without them: "
+    "SplitConfig.balance={balance!r}."
 )
 _NO_NOVELTY: Final = (
     "no eligible work has a novelty label, so novelty cannot be balanced: a work needs two references whose venue "
@@ -71,10 +72,28 @@ def needed_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[
     return columns if label is None or label.name in columns else (*columns, label.name)
 
 
+def list_cells(config: SplitConfig, label: OwnLabel | None = None) -> list[tuple[str, ...]]:
+    """List the classes of the balanced labels that are drawn, in the order in which quotas are handed out."""
+    columns = balanced_columns(config, label)
+    known = [vocabularies(label)[column] for column in columns]
+    if config.labels and all(known):  # a build finds the classes of an own label
+        config.check_labels(known)
+    return quota_cells(columns, label, config.labels)
+
+
+def is_drawn(config: SplitConfig, label: OwnLabel | None = None) -> list[pl.Expr]:
+    """Say of each work whether its classes are among those that are drawn; empty if all are."""
+    columns = zip(*list_cells(config, label), strict=True) if config.labels else ()
+    return [
+        pl.col(name).cast(pl.String).is_in([*{*words}])
+        for name, words in zip(balanced_columns(config, label), columns, strict=False)
+    ]
+
+
 def find_quotas(counts: pl.DataFrame, config: SplitConfig, label: OwnLabel | None = None) -> pl.DataFrame:
     """Return how many works of each cell are drawn: the columns of ``counts`` but ``found``, and ``quota``."""
     columns = balanced_columns(config, label)
-    cells, within = quota_cells(columns, label), ["field_year"] if config.cell_columns else []
+    cells, within = list_cells(config, label), ["field_year"] if config.cell_columns else []
     rows: list[tuple[str | int, ...]] = []
     for group, size in config.groups.items():
         if not within:
@@ -104,20 +123,28 @@ def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
     return pl.Series("split_key", keys)
 
 
-def group_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
+def group_of_keys(keys: pl.Series, config: SplitConfig, fields: pl.Series | None = None) -> pl.Series:
     """Say of each key (UInt64) from which of ``config.groups`` (String) it may be drawn; sizes and balance are read.
 
     dev: the highest keys, as large a share of all as ``n_dev`` is of all works wanted. Below them test if ``key %
-    (n_train + n_test) < n_test``, else train; or BOTH.
+    (n_train + n_test) < n_test``, else train; or BOTH. With ``config.test_fields`` the primary ``fields`` decide what
+    test is, and the rest is train or dev; null where the field is unknown.
     """
     key, size = pl.col("key"), config.n_train + config.n_test
     group = pl.repeat(BOTH, pl.len())
     if config.is_stratified:
-        group = pl.when(key % size < config.n_test).then(pl.lit("test")).otherwise(pl.lit("train"))
+        is_test = pl.lit(value=False) if config.test_fields else key % size < config.n_test
+        group = pl.when(is_test).then(pl.lit("test")).otherwise(pl.lit("train"))
     if config.n_dev:
         first = _KEYS * size // (size + config.n_dev)
         group = pl.when(key >= pl.lit(first, pl.UInt64)).then(pl.lit("dev")).otherwise(group)
-    return keys.to_frame("key").select(group.alias("split"))["split"]
+    columns = [keys.alias("key")]
+    if config.test_fields:
+        assert fields is not None
+        is_test = pl.col("field").is_in(config.test_fields)
+        group = pl.when(is_test).then(pl.lit("test")).when(~is_test).then(group)
+        columns.append(fields.alias("field"))
+    return pl.DataFrame(columns).select(group.alias("split"))["split"]
 
 
 def draw_order() -> pl.Expr:
@@ -147,7 +174,8 @@ def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: 
 
     A work is in the test split if ``split_key % (n_train + n_test) < n_test``. In each split, each class gets its quota
     of works with the lowest keys. So more data, or other data, never moves a work to the other split. (With
-    ``balance`` of ``"pool"`` or ``"none"`` it can: there the place is a rank among many works.)
+    ``balance`` of ``"pool"`` or ``"none"`` it can: there the place is a rank among many works.) With ``test_fields``
+    the field decides instead: test has works of these fields only, and train and dev works of others.
 
     With ``n_dev``, works with the highest keys are kept for the development split: ``n_dev / (n_train + n_test +
     n_dev)`` of all keys. Of these each class gets its quota with the highest keys. No data move a work between dev and
@@ -184,17 +212,18 @@ def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: 
     columns = needed_columns(settings, label)
     needed = {"work_id": WORKS["work_id"], **example_schema(label)}
     names = {"frame_name": "the labelled frame", "stage": "draw_split"}
-    frame = require_columns(labelled, needed, **names, columns=["work_id", *columns, *settings.cell_columns])
+    frame = require_columns(labelled, needed, **names, columns=["work_id", *columns, *settings.columns_read])
     schema = {**frame.collect_schema(), "split": pl.String(), "split_key": pl.UInt64()}
 
     works = frame.filter(pl.col(column).is_not_null() for column in columns).collect()
     label = label and with_classes(label, works)
     _check_works(works, columns, label)
-    keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
-    if settings.cell_columns:
-        if works["primary_field"].null_count() == works.height:
-            raise NotEnoughWorksError(_NO_FIELD.format(balance=settings.balance.removesuffix(WITHIN)))
-        keyed = keyed.hstack(works.select(FIELD_YEAR))
+    _check_fields(works, settings)
+    fields = ["primary_field"] if settings.test_fields else []
+    within = [FIELD_YEAR] if settings.cell_columns else []
+    works = works.filter(is_drawn(settings, label)) if settings.labels else works
+    keys = split_keys(works["work_id"], settings.seed)
+    keyed = works.select("work_id", *columns, *fields, *within, keys)
     drawn = _draw_groups(keyed, settings, label)
     in_order = pl.col("split").replace_strict({split: place for place, split in enumerate(SPLITS)})
     return (
@@ -226,9 +255,34 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str], label: OwnLabel | 
             )
 
 
+def _check_fields(works: pl.DataFrame, config: SplitConfig) -> None:
+    if not config.columns_read:
+        return
+    if works["primary_field"].null_count() == works.height:
+        why = (
+            "no field can be held out. Name the column of fields."
+            if config.test_fields
+            else _NO_BALANCE.format(balance=config.balance.removesuffix(WITHIN))
+        )
+        raise NotEnoughWorksError(f"no eligible work has a primary_field, so {why}")
+    known = works["primary_field"].drop_nulls().unique().sort()
+    if strange := [name for name in config.test_fields if name not in known]:
+        near = suggest(strange[0], known)
+        raise ConfigError(
+            f"SplitConfig.test_fields names {strange[0]!r}, and no work that may be drawn is of that field.{near} The "
+            f"fields are {list_names(known.to_list())}."
+        )
+
+
+def _keys_of_groups(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
+    """Add ``split``, and leave out works that no group may have."""
+    fields = keyed["primary_field"] if config.test_fields else None
+    return keyed.with_columns(group_of_keys(keyed["split_key"], config, fields)).drop_nulls("split")
+
+
 def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> pl.DataFrame:
     columns = balanced_columns(config, label)
-    placed = keyed.with_columns(group_of_keys(keyed["split_key"], config).alias("split"))
+    placed = _keys_of_groups(keyed, config)
     keys = ["split", *(["field_year"] if config.cell_columns else []), *columns]
     counts = placed.group_by(keys).len("found")
     quotas = find_quotas(counts, config, label)
@@ -265,7 +319,7 @@ def _find_smaller(
     """
     columns = balanced_columns(config, label)
     keys = ["split", *(["field_year"] if config.cell_columns else []), *columns]
-    n_classes = len(quota_cells(columns, label))
+    n_classes = len(list_cells(config, label))
     free = {name: size for name, size in config.sizes.items() if name not in kept}
     share = min(1, (keyed.height - sum(kept.values())) / max(sum(free.values()), 1))
     while True:
@@ -278,7 +332,7 @@ def _find_smaller(
         if max(free.values(), default=0) * share < n_classes:
             return None
         smaller = replace(config, **sizes)
-        counts = keyed.with_columns(split=group_of_keys(keyed["split_key"], smaller)).group_by(keys).len("found")
+        counts = _keys_of_groups(keyed, smaller).group_by(keys).len("found")
         if _fits(counts, find_quotas(counts, smaller, label), smaller):
             return smaller
         share *= 0.9

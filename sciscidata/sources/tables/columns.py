@@ -14,7 +14,7 @@ from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.dois import BLANKS, CHANGED_DOIS, DOI_START, describe_changed, read_dois
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, number_ids, plain_ids, without_missing
-from sciscidata.schemas import CITATIONS, DATES, WORKS
+from sciscidata.schemas import BESIDE, CITATIONS, COVERAGE, WORKS
 from sciscidata.terminal.messages import counted, list_names, shorten
 
 logger = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ OF_WORKS: Final[Mapping[str, str]] = {
     "references": "",
 }
 OF_CITATIONS: Final[Mapping[str, str]] = {"citing": "citing_id", "cited": "cited_id"}
-#: Columns of WORKS that are read where a table has them under their own name.
-_KEPT: Final = ("cited_by_count", "source_name", "language", "work_type", "is_retracted", "doi", "n_authors")
+#: Columns of WORKS and COVERAGE that are read where a table has them under their own name.
+_KEPT: Final = ("cited_by_count", "source_name", "language", "work_type", "is_retracted", "doi", "n_authors", *COVERAGE)
 _TEXTS: Final = {"title": "title", "abstract": "abstract", "field": "primary_field"}
 _ROLE_WORDS: Final = {"citing": "the citing work", "cited": "the cited work", "id": "ids", "year": "years"}
 #: Words that tables have for true and false, in lower case.
@@ -107,7 +107,7 @@ def are_swapped(works: Sequence[str], citations: Sequence[str], given: Names) ->
 
 
 def kept_columns(there: Iterable[str], used: Iterable[str] = ()) -> dict[str, str]:
-    """Find the further columns of WORKS in a table, apart from those ``used``; ``doi`` may be ``DOI`` there."""
+    """Find further columns of WORKS and COVERAGE in a table, but those ``used``; ``doi`` may be ``DOI`` there."""
     free = [column for column in there if column not in {*used}]
     kept = {name: name for name in _KEPT if name in free}
     doi = next((column for column in free if column.lower() == "doi"), None)
@@ -147,7 +147,7 @@ def work_rows(
             made.append(venue.alias("source_name"))
     made += [_cast(rows[at[role]], pl.String()).alias(name) for role, name in _TEXTS.items() if role in at]
     kept = kept_columns(rows.columns, at.values())
-    made += [_cast(rows[column], WORKS[name]).alias(name) for name, column in kept.items()]
+    made += [_cast(rows[column], {**WORKS, **BESIDE}[name]).alias(name) for name, column in kept.items()]
     made = pl.DataFrame(made)
     if "doi" in made.columns:
         dois, is_changed = read_dois(made["doi"])
@@ -164,7 +164,12 @@ def complete_works(rows: pl.LazyFrame) -> pl.LazyFrame:
     return (
         rows.with_columns(absent)
         .with_columns(pl.col("is_retracted").fill_null(value=False))
-        .select("work_id", ORIGINAL_ID, *(name for name in WORKS if name != "work_id"), *(DATES.keys() & there.keys()))
+        .select(
+            "work_id",
+            ORIGINAL_ID,
+            *(name for name in WORKS if name != "work_id"),
+            *(name for name in BESIDE if name in there),
+        )
     )
 
 

@@ -12,7 +12,7 @@ from sciscidata.frames import to_lazy, with_named_index
 from sciscidata.graph.edges import count_edges, warn_of_edges
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, refuse_shared_numbers
-from sciscidata.schemas import DATES, SWAPPED, WORKS, Corpus
+from sciscidata.schemas import BESIDE, SWAPPED, WORKS, Corpus
 from sciscidata.sources.tables.columns import (
     OF_CITATIONS,
     OF_WORKS,
@@ -142,7 +142,7 @@ def _check_kept(keep: Sequence[str], columns: Sequence[str]) -> None:
     """Raise unless further columns are there, and have no name that WORKS takes."""
     if isinstance(keep, str):
         raise ConfigError(f"keep is {keep!r}, needs a list of columns: keep=[{keep!r}].")
-    taken = {*WORKS, *DATES, ORIGINAL_ID}
+    taken = {*WORKS, *BESIDE, ORIGINAL_ID}
     for name in keep:
         if name not in columns:
             close = suggest(name, columns) or f" It has {', '.join(columns)}."

@@ -19,7 +19,7 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import Configuration
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
-from sciscidata.schemas import CITATIONS, Corpus
+from sciscidata.schemas import CITATIONS, COVERAGE, DATES, Corpus
 from sciscidata.sources.kinds import Citations, LabelFiles, Opening, ToRead, open_large
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.record_files import find_files, printable_name
@@ -150,6 +150,9 @@ def ingest_tables(
         for name in kept_columns(works[0].columns, at.values()).values()
         if all(file.is_json or name in file.columns for file in works)
     ]
+    by_coverage = sorted(works, key=lambda file: {*COVERAGE}.isdisjoint(file.columns))
+    _find_columns(by_coverage, {"": "last_full_year"}, config, "works")  # of some files only, it would be left out
+    beside = [*(DATES if "date" in at else ()), *(name for name in COVERAGE if name in kept)]
     say_unused(works[0].columns, [*at.values(), *kept, config.authors or ""], "tables")
     if not texts:
         at = {role: name for role, name in at.items() if role not in ("title", "abstract")}
@@ -197,11 +200,16 @@ def ingest_tables(
         "columns": {**at, **ends},
         "missing": [*config.missing],
         **({} if config.quotes is None else {"quotes": config.quotes}),
+        **({"last_full_year": "that of each work"} if {*COVERAGE} <= {*beside} else {}),
         **({} if config.authors is None else {"authors_column": config.authors}),
         "inputs": [*inputs.values()],
     }
     frames = (
-        scan_batches(read_works, works_schema(str(dtype), dated="date" in at), "files of works"),
+        scan_batches(
+            read_works,
+            works_schema(str(dtype), beside),
+            "files of works",
+        ),
         scan_batches(read_citations, CITATIONS, "files of citations"),
     )
     authors = None if config.authors is None else scan_table_authors(config)
