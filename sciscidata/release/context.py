@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from sciscidata._kernels.arrays import Int64Array
 from sciscidata.disruption.publication_features import PUBLICATION_FEATURES, describe_graph, with_shares
 from sciscidata.eligibility import is_blank
 from sciscidata.graph.graph import CitationGraph
@@ -52,10 +53,11 @@ def find_context(work_ids: pl.Series, graph: CitationGraph, works: pl.LazyFrame)
         first, then by id; at most MOST_REFERENCES. Where the year is later than that of the work, it was not known yet,
         nor was the venue: both are null, and the reference is among those without a year, which come last.
     """
-    is_chosen = pl.col("work_id").is_in(work_ids.implode())
-    described = describe_graph(graph, pl.thread_pool_size()).with_row_index("at").filter(is_chosen)
+    known = pl.Series(graph.work_ids[: graph.n_known])
+    indices = known.is_in(work_ids.implode()).arg_true().to_numpy().astype(np.int64)
+    described = describe_graph(graph, pl.thread_pool_size(), indices)
     features = with_shares(described).select("work_id", at_publication=pl.struct(AT_PUBLICATION.names()))
-    references = _list_references(_find_cited(graph, described["at"].to_numpy().astype(np.int64)), works)
+    references = _list_references(_find_cited(graph, indices), works)
     none = pl.lit([], CONTEXT["references"])
     return (
         features.join(references, on="work_id", how="left", maintain_order="left")
@@ -64,7 +66,7 @@ def find_context(work_ids: pl.Series, graph: CitationGraph, works: pl.LazyFrame)
     )
 
 
-def _find_cited(graph: CitationGraph, indices: np.ndarray[Any, np.dtype[np.int64]]) -> pl.DataFrame:
+def _find_cited(graph: CitationGraph, indices: Int64Array) -> pl.DataFrame:
     """List the references that have a row: ``work_id``, ``cited_id``, and ``is_dated`` where their year was known."""
     begin, end = graph.ref_offsets[indices], graph.ref_offsets[indices + 1]
     n = end - begin
