@@ -55,23 +55,10 @@ def release(tables, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def described():
-    """What was known of each work at publication."""
-    works, citations, _ = ssd.scan_example()
-    found = ssd.indicators.compute_publication_features(works, citations).collect()
-    return {str(row["work_id"]): {name: row[name] for name in OF_REFERENCES} for row in found.iter_rows(named=True)}
-
-
-@pytest.fixture(scope="module")
-def papers(release, described):
-    """Training and test papers with their context."""
-    return [
-        [
-            replace(paper, view=replace(paper.view, at_publication=described[paper.openalex_id]))
-            for paper in read_split(release, split)
-        ]
-        for split in ("train", "test")
-    ]
+def papers(tables, tmp_path_factory):
+    """Training and test papers of the same release with its context."""
+    folder = draw(tables, tmp_path_factory.mktemp("slices") / "context", context=True)
+    return [read_split(folder, split) for split in ("train", "test")]
 
 
 def test_a_release_without_context_and_citations_says_so_and_what_each_baseline_saw(release, tmp_path, capsys, caplog):
@@ -157,15 +144,15 @@ def test_citers_of_an_own_label_are_seen_only_where_it_does_not_hide_citations(t
     assert (tmp_path / "words_at_publication").exists()
 
 
-def test_words_see_titles_of_references_that_are_shown(papers):
-    def cite(papers, word):
+def test_words_see_titles_of_references_that_are_shown(papers, release):
+    def cite(papers):
         seen = {"disruptive": "a", "consolidating": "b", "neutral": "c"}
         return [
-            replace(one, view=replace(one.view, references=(Reference(word + seen[one.gold.disruption_label]),)))
+            replace(one, view=replace(one.view, references=(Reference("quark" + seen[one.gold.disruption_label]),)))
             for one in papers
         ]
 
-    train, test = (cite(side, "quark") for side in papers)
+    train, test = map(cite, papers)
     rules = TaskRules(show=("references",), hide=("abstract",))
     told = run_baseline("words", train, test, rules=rules)
     assert say_seen(told.settings) == "title, titles of references"
@@ -173,8 +160,11 @@ def test_words_see_titles_of_references_that_are_shown(papers):
     assert plain.settings["saw"] == ["title"]
     right = [measure_predictions(one.predictions)["label_match"] for one in (told, plain)]
     assert right[0] > right[1] + 0.2
+    real = run_baseline("words", *papers, rules=TaskRules(show=("references",)))
+    assert say_seen(real.settings) == "title, abstract, titles of references"
+    assert real.settings["show"] == ["references"]
     with pytest.raises(ReleaseError, match="--context"):
-        run_baseline("words", *papers, rules=rules)
+        run_baseline("words", *(read_split(release, split) for split in ("train", "test")), rules=rules)
 
 
 def test_folders_of_older_baselines_say_what_they_saw_and_stand_beside_new_ones(tmp_path):
