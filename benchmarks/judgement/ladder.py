@@ -345,7 +345,10 @@ class Worker:
         if job.get("memory"):
             judged[-1]["shuffled"] = self.pack.labels[rows].tolist()
             self.pack.labels[:] = labels
-        return {"judged": judged, "losses": [round(float(np.mean(part)), 4) for part in np.array_split(losses, min(12, len(losses)))]}
+        return {
+            "judged": judged,
+            "losses": [round(float(np.mean(part)), 4) for part in np.array_split(losses, min(12, len(losses)))],
+        }
 
     def learn_answers(self, job: dict[str, Any], rows: np.ndarray) -> torch.Tensor:
         self.policy.train()

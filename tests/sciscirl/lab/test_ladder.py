@@ -6,13 +6,16 @@ import importlib
 import io
 import json
 import lzma
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 from types import ModuleType
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models
@@ -150,3 +153,50 @@ def test_a_killed_ladder_goes_on_where_it_was(files: tuple[Path, Path], tmp_path
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "was made from another model or pack" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def write_papers(folder: Path) -> None:
+    """Made papers: some that cite others cite their references, too, so that all three labels come up."""
+    random = Random(0)
+    cited: dict[int, set[int]] = {}
+    for paper in range(600):
+        cited[paper] = {random.randrange(max(0, paper - 120), paper - 5) for _ in range(2)} if paper > 20 else set()
+        for one in sorted(cited[paper]):
+            cited[paper] |= {*sorted(cited[one])[: 2 * (one % 2)]}
+    papers = [
+        {
+            "work_id": paper + 1, "publication_year": 1995 + paper // 30, "title": f"Paper {paper}",
+            "abstract": "Some words. " * 4, "primary_field": "one", "source_name": "Journal", "last_full_year": 2022,
+        }
+        for paper in cited
+    ]  # fmt: skip
+    pl.DataFrame(papers).write_parquet(folder / "works.parquet")
+    edges = [{"citing_id": paper + 1, "cited_id": one + 1} for paper, own in cited.items() for one in sorted(own)]
+    pl.DataFrame(edges).write_parquet(folder / "citations.parquet")
+
+
+def test_a_pack_shows_in_each_view_what_it_names(ladder: ModuleType, tmp_path: Path):
+    write_papers(tmp_path)
+    write_gguf(tmp_path / "tiny.gguf")
+    importlib.import_module("slices").main(tmp_path, tmp_path / "slices")
+    pack_py = importlib.import_module("pack")
+    pack_py.main(tmp_path, tmp_path / "slices", str(tmp_path / "tiny.gguf"), tmp_path / "pack.npz.xz")
+    pack = ladder.Pack(tmp_path / "pack.npz.xz")
+    assert all(len(pack.rows(name, side)) for name in ("two", "three", "second") for side in ("train", "dev", "test"))
+    row = int(pack.rows("two", "test")[-1])
+    records = {}
+    for view in pack_py.VIEWS:
+        if len(prompt := pack.prompt(view, row)):
+            said = pack.tokenizer.decode([*prompt], skip_special_tokens=False)
+            records[view] = json.loads(re.search(r'^{"title".*}', said, re.MULTILINE)[0])
+    known = {"title", "abstract", "publication_year", "cited_by_count", "primary_field"}
+    shown = {view: {*record} - known for view, record in records.items()}
+    assert shown == {
+        "text": set(), "all": set(), "title": set(), "abstract": set(), "long": set(), "references": {"references"},
+        "numbers": {"at_publication"}, "both": {"references", "at_publication"},
+    } | {view: set() for view in {*records} & {"text_probabilities"}}  # fmt: skip
+    hidden = {view: {name for name in known if record[name] is None} for view, record in records.items()}
+    assert hidden["text"] == {"publication_year", "cited_by_count", "primary_field"}
+    assert all(hidden[view] == {"cited_by_count"} for view in ("long", *ladder.SHOWN))
+    assert re.fullmatch(r"Paper \d+ \(\d+\), Journal", records["references"]["references"][0])
+    assert re.match(r"\d+ references, ", records["numbers"]["at_publication"])
