@@ -102,8 +102,11 @@ def test_an_answer_that_names_no_label_gets_the_chances_it_would_have_had(
         assert np.allclose(judged["chances"][at], chances, atol=2e-6)
 
 
-def end(job: dict, right: float) -> dict:
-    return {"job": job, "judged": [{"side": "dev", "right": right}, {"side": "test", "right": 1 - right}]}
+def end(job: dict, right: float, mark: str = "first") -> dict:
+    """Return what a job leaves: the policy that it keeps, and the one that it began with, go by a mark."""
+    names = {"ended_with": job["name"] if job.get("keep") else None, "began_with": job.get("after")}
+    files = {key: {"file": f"{name}.pt", "sha256": mark} for key, name in names.items() if name}
+    return {"job": job, **files, "judged": [{"side": "dev", "right": right}, {"side": "test", "right": 1 - right}]}
 
 
 def test_reinforcement_waits_for_the_best_view_on_dev_and_for_its_start(
@@ -112,24 +115,37 @@ def test_reinforcement_waits_for_the_best_view_on_dev_and_for_its_start(
     jobs = ladder.list_jobs(ladder.Pack(files[1]), 1e-4)
     assert len({job["name"] for job in jobs}) == len(jobs)
     views = (*ladder.SHOWN, "best")
-    wanted = [job for job in jobs if job["view"] in views and job["name"].startswith(("sft_three", "exp6"))]
+    wanted = [job for job in jobs if job["view"] in views and job["name"].startswith(("sft_three", "exp"))]
     first = ladder.Queue(wanted, {}, tmp_path)
     right = {"both": 0.4, "references": 0.6, "numbers": 0.5}
     while (job := first.take()) and job["way"] == "sft":
         first.end(end(job, right[job["view"]]))
-        if job.get("keep"):
-            (tmp_path / f"{job['name']}.pt").touch()
-    assert (job["name"], job["view"], job["after"]) == ("exp6_best_three_0", "references", "sft_three_references_0")
-    # On another machine the policies are gone: the start is made again, and a job that failed holds up no other.
+        (tmp_path / f"{job['name']}.pt").touch()
+    assert (job["name"], job["view"], job["after"]) == ("exp4_best_three_0", "references", "sft_three_references_0")
+    first.end(end(job, 0.7))
+    # On another machine a policy is gone, so it is made again, and what began with the former one is done again.
+    # Dev would choose another view now; what has begun stays.
     (tmp_path / "sft_three_references_0.pt").unlink()
     second = ladder.Queue(wanted, first.ended, tmp_path)
-    assert [second.take()["name"] for _ in range(3)] == [
-        "sft_three_references_0", "exp6_best_three_1", "exp6_best_three_2",
+    taken = [second.take() for _ in range(5)]
+    assert [job["name"] for job in taken] == [
+        "sft_three_references_0", *(f"{name}_best_three_{seed}" for seed in (1, 2) for name in ("exp4", "exp6")),
     ]  # fmt: skip
     assert second.take() is None
-    second.end({"job": second.by_name["sft_three_references_0"], "error": "no memory"})
-    assert second.take() is None
-    assert [job["name"] for job in second.waiting] == ["exp6_best_three_0"]
+    (tmp_path / "sft_three_references_0.pt").touch()
+    second.end(end(taken[1], 0.7))
+    second.end(end(taken[0], 0.1, "second"))
+    assert [second.take()["name"] for _ in range(2)] == ["exp4_best_three_0", "exp6_best_three_0"]
+
+
+def test_a_job_that_failed_holds_up_what_begins_with_it_and_nothing_else(ladder: ModuleType, tmp_path: Path):
+    jobs = [{"name": "start", "view": "text"}, {"name": "next", "view": "text", "after": "start"}]
+    jobs.append({"name": "other", "view": "text"})
+    queue = ladder.Queue(jobs, {}, tmp_path)
+    queue.end({"job": queue.take(), "error": "no memory"})
+    assert queue.take() == jobs[2]
+    assert queue.take() is None
+    assert [job["name"] for job in queue.list_left()] == ["next"]
 
 
 def test_a_killed_ladder_goes_on_where_it_was(files: tuple[Path, Path], tmp_path: Path):
