@@ -39,10 +39,10 @@ VIEWS: dict[str, dict[str, Any]] = {
     "abstract": {"hide": ("title", *META)},
     "text_probabilities": {"hide": META},
     # With year and field. Nearly half of all records are cut at 256 tokens, and references would leave first.
-    "long": {"hide": ("cited_by_count",), "max_paper_tokens": 512},
-    "references": {"hide": ("cited_by_count",), "max_paper_tokens": 512, "show": ("references",)},
-    "numbers": {"hide": ("cited_by_count",), "max_paper_tokens": 512, "show": ("at_publication",)},
-    "both": {"hide": ("cited_by_count",), "max_paper_tokens": 512, "show": CONTEXT},
+    "long": {"hide": ("cited_by_count",), "max_paper_tokens": 640},
+    "references": {"hide": ("cited_by_count",), "max_paper_tokens": 640, "show": ("references",)},
+    "numbers": {"hide": ("cited_by_count",), "max_paper_tokens": 640, "show": ("at_publication",)},
+    "both": {"hide": ("cited_by_count",), "max_paper_tokens": 640, "show": CONTEXT},
 }
 #: The slices whose papers have a view.
 NEEDED = {"two", "two_sure", "three", "second"}
