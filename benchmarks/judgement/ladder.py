@@ -559,7 +559,12 @@ def list_jobs(pack: Pack, lr: float) -> list[dict[str, Any]]:
 
 
 def choose_view(ended: dict[str, dict[str, Any]]) -> str | None:
-    """Return the view of ``SHOWN`` with the highest accuracy on the dev papers of ``three``, mean over seeds."""
+    """Return the view of ``SHOWN`` with the highest accuracy on the dev papers of ``three``, mean over seeds.
+
+    Once a job has begun with it, it stays.
+    """
+    if begun := next((line["job"]["view"] for name, line in ended.items() if "_best_" in name), None):
+        return begun
     right: dict[str, list[float]] = {view: [] for view in SHOWN}
     for view in SHOWN:
         for seed in range(3):
@@ -584,28 +589,29 @@ class Queue:
     def __init__(self, jobs: list[dict[str, Any]], ended: dict[str, dict[str, Any]], out: Path) -> None:
         self.by_name = {job["name"]: job for job in jobs}
         self.ended, self.out = ended, out
-        self.waiting = [job for job in jobs if job["name"] not in ended]
         self.running: set[str] = set()
         self.failed: set[str] = set()
+        self.forget_other_starts()
+
+    def list_left(self) -> list[dict[str, Any]]:
+        gone = {*self.ended, *self.running, *self.failed}
+        return [job for name, job in self.by_name.items() if name not in gone]
 
     def take(self) -> dict[str, Any] | None:
         """Return the first job whose start is at hand; or the job that makes a start which is not."""
-        for job in self.waiting:
+        for job in self.list_left():
             if job["view"] == "best":
                 if (best := choose_view(self.ended)) is None:
                     continue
-                start = job["after"].replace("_best_", f"_{best}_")
-                chosen = job | {"view": best, "after": start}
-            else:
-                chosen = job
-            after = chosen.get("after")
-            if after and not (self.out / f"{after}.pt").exists():
-                if {after} & (self.running | self.failed) or after not in self.by_name:
+                job = job | {"view": best, "after": job["after"].replace("_best_", f"_{best}_")}
+            after = job.get("after")
+            if after and not (after in self.ended and (self.out / f"{after}.pt").exists()):
+                if after in self.failed or after not in self.by_name:
                     continue
-                job = chosen = self.by_name[after]
-            self.waiting = [other for other in self.waiting if other["name"] != job["name"]]
-            self.running.add(job["name"])
-            return chosen
+                job = self.by_name[after]
+            if job["name"] not in self.running and after not in self.running:
+                self.running.add(job["name"])
+                return job
         return None
 
     def end(self, result: dict[str, Any]) -> None:
@@ -615,6 +621,15 @@ class Queue:
             self.failed.add(name)
         else:
             self.ended[name] = result
+            self.forget_other_starts()
+
+    def forget_other_starts(self) -> None:
+        """Do again what began with another policy than the one that is kept, so that each seed has one start."""
+        for name in self.by_name:
+            if began := self.ended.get(name, {}).get("began_with"):
+                start = self.ended.get(Path(began["file"]).stem, {})
+                if start.get("ended_with") != began:
+                    del self.ended[name]
 
 
 def serve(number: int, model: Path, pack: Path, out: Path, device: str, asked, ended) -> None:
@@ -680,7 +695,7 @@ def work(
                 result.get("error") or " ".join(shown[-6:]),
                 flush=True,
             )
-        print(f"{len(left.waiting) + len(left.running)} jobs are left", flush=True)
+        print(f"{len(left.list_left()) + len(left.running)} jobs are left", flush=True)
 
     rate = rates[0] if rates else SFT["lr"]
     if len(rates) > 1:

@@ -6,13 +6,16 @@ import importlib
 import io
 import json
 import lzma
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 from types import ModuleType
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models
@@ -99,8 +102,11 @@ def test_an_answer_that_names_no_label_gets_the_chances_it_would_have_had(
         assert np.allclose(judged["chances"][at], chances, atol=2e-6)
 
 
-def end(job: dict, right: float) -> dict:
-    return {"job": job, "judged": [{"side": "dev", "right": right}, {"side": "test", "right": 1 - right}]}
+def end(job: dict, right: float, mark: str = "first") -> dict:
+    """Return what a job leaves: the policy that it keeps, and the one that it began with, go by a mark."""
+    names = {"ended_with": job["name"] if job.get("keep") else None, "began_with": job.get("after")}
+    files = {key: {"file": f"{name}.pt", "sha256": mark} for key, name in names.items() if name}
+    return {"job": job, **files, "judged": [{"side": "dev", "right": right}, {"side": "test", "right": 1 - right}]}
 
 
 def test_reinforcement_waits_for_the_best_view_on_dev_and_for_its_start(
@@ -109,24 +115,37 @@ def test_reinforcement_waits_for_the_best_view_on_dev_and_for_its_start(
     jobs = ladder.list_jobs(ladder.Pack(files[1]), 1e-4)
     assert len({job["name"] for job in jobs}) == len(jobs)
     views = (*ladder.SHOWN, "best")
-    wanted = [job for job in jobs if job["view"] in views and job["name"].startswith(("sft_three", "exp6"))]
+    wanted = [job for job in jobs if job["view"] in views and job["name"].startswith(("sft_three", "exp"))]
     first = ladder.Queue(wanted, {}, tmp_path)
     right = {"both": 0.4, "references": 0.6, "numbers": 0.5}
     while (job := first.take()) and job["way"] == "sft":
         first.end(end(job, right[job["view"]]))
-        if job.get("keep"):
-            (tmp_path / f"{job['name']}.pt").touch()
-    assert (job["name"], job["view"], job["after"]) == ("exp6_best_three_0", "references", "sft_three_references_0")
-    # On another machine the policies are gone: the start is made again, and a job that failed holds up no other.
+        (tmp_path / f"{job['name']}.pt").touch()
+    assert (job["name"], job["view"], job["after"]) == ("exp4_best_three_0", "references", "sft_three_references_0")
+    first.end(end(job, 0.7))
+    # On another machine a policy is gone, so it is made again, and what began with the former one is done again.
+    # Dev would choose another view now; what has begun stays.
     (tmp_path / "sft_three_references_0.pt").unlink()
     second = ladder.Queue(wanted, first.ended, tmp_path)
-    assert [second.take()["name"] for _ in range(3)] == [
-        "sft_three_references_0", "exp6_best_three_1", "exp6_best_three_2",
+    taken = [second.take() for _ in range(5)]
+    assert [job["name"] for job in taken] == [
+        "sft_three_references_0", *(f"{name}_best_three_{seed}" for seed in (1, 2) for name in ("exp4", "exp6")),
     ]  # fmt: skip
     assert second.take() is None
-    second.end({"job": second.by_name["sft_three_references_0"], "error": "no memory"})
-    assert second.take() is None
-    assert [job["name"] for job in second.waiting] == ["exp6_best_three_0"]
+    (tmp_path / "sft_three_references_0.pt").touch()
+    second.end(end(taken[1], 0.7))
+    second.end(end(taken[0], 0.1, "second"))
+    assert [second.take()["name"] for _ in range(2)] == ["exp4_best_three_0", "exp6_best_three_0"]
+
+
+def test_a_job_that_failed_holds_up_what_begins_with_it_and_nothing_else(ladder: ModuleType, tmp_path: Path):
+    jobs = [{"name": "start", "view": "text"}, {"name": "next", "view": "text", "after": "start"}]
+    jobs.append({"name": "other", "view": "text"})
+    queue = ladder.Queue(jobs, {}, tmp_path)
+    queue.end({"job": queue.take(), "error": "no memory"})
+    assert queue.take() == jobs[2]
+    assert queue.take() is None
+    assert [job["name"] for job in queue.list_left()] == ["next"]
 
 
 def test_a_killed_ladder_goes_on_where_it_was(files: tuple[Path, Path], tmp_path: Path):
@@ -150,3 +169,50 @@ def test_a_killed_ladder_goes_on_where_it_was(files: tuple[Path, Path], tmp_path
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "was made from another model or pack" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def write_papers(folder: Path) -> None:
+    """Made papers: some that cite others cite their references, too, so that all three labels come up."""
+    random = Random(0)
+    cited: dict[int, set[int]] = {}
+    for paper in range(600):
+        cited[paper] = {random.randrange(max(0, paper - 120), paper - 5) for _ in range(2)} if paper > 20 else set()
+        for one in sorted(cited[paper]):
+            cited[paper] |= {*sorted(cited[one])[: 2 * (one % 2)]}
+    papers = [
+        {
+            "work_id": paper + 1, "publication_year": 1995 + paper // 30, "title": f"Paper {paper}",
+            "abstract": "Some words. " * 4, "primary_field": "one", "source_name": "Journal", "last_full_year": 2022,
+        }
+        for paper in cited
+    ]  # fmt: skip
+    pl.DataFrame(papers).write_parquet(folder / "works.parquet")
+    edges = [{"citing_id": paper + 1, "cited_id": one + 1} for paper, own in cited.items() for one in sorted(own)]
+    pl.DataFrame(edges).write_parquet(folder / "citations.parquet")
+
+
+def test_a_pack_shows_in_each_view_what_it_names(ladder: ModuleType, tmp_path: Path):
+    write_papers(tmp_path)
+    write_gguf(tmp_path / "tiny.gguf")
+    importlib.import_module("slices").main(tmp_path, tmp_path / "slices")
+    pack_py = importlib.import_module("pack")
+    pack_py.main(tmp_path, tmp_path / "slices", str(tmp_path / "tiny.gguf"), tmp_path / "pack.npz.xz")
+    pack = ladder.Pack(tmp_path / "pack.npz.xz")
+    assert all(len(pack.rows(name, side)) for name in ("two", "three", "second") for side in ("train", "dev", "test"))
+    row = int(pack.rows("two", "test")[-1])
+    records = {}
+    for view in pack_py.VIEWS:
+        if len(prompt := pack.prompt(view, row)):
+            said = pack.tokenizer.decode([*prompt], skip_special_tokens=False)
+            records[view] = json.loads(re.search(r'^{"title".*}', said, re.MULTILINE)[0])
+    known = {"title", "abstract", "publication_year", "cited_by_count", "primary_field"}
+    shown = {view: {*record} - known for view, record in records.items()}
+    assert shown == {
+        "text": set(), "all": set(), "title": set(), "abstract": set(), "long": set(), "references": {"references"},
+        "numbers": {"at_publication"}, "both": {"references", "at_publication"},
+    } | {view: set() for view in {*records} & {"text_probabilities"}}  # fmt: skip
+    hidden = {view: {name for name in known if record[name] is None} for view, record in records.items()}
+    assert hidden["text"] == {"publication_year", "cited_by_count", "primary_field"}
+    assert all(hidden[view] == {"cited_by_count"} for view in ("long", *ladder.SHOWN))
+    assert re.fullmatch(r"Paper \d+ \(\d+\), Journal", records["references"]["references"][0])
+    assert re.match(r"\d+ references, ", records["numbers"]["at_publication"])
