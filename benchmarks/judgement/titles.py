@@ -1,0 +1,27 @@
+"""How much do the words of titles say of two labels? ``titles.py SLICES OUT``.
+
+They have no memory of later years. OUT is JSON: ``results/titles.json`` has the accuracy, and its interval over papers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import polars as pl
+from at_publication import count_words, judge, read_slice
+
+
+def main(slices: Path, out: Path) -> None:
+    papers = read_slice(pl.read_parquet(slices / "pool.parquet"), slices / "two.parquet")
+    words = count_words(papers.own["title"].to_numpy(), papers.sides["train"])
+    (row,) = judge({"words of titles": words}, papers, ())
+    out.write_text(json.dumps({key: row[key] for key in ("set", "strength", "accuracy", "auc")}) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("slices", "out"):
+        parser.add_argument(name, type=Path)
+    main(**vars(parser.parse_args()))
