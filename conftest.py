@@ -8,21 +8,21 @@ from contextlib import contextmanager
 import pytest
 
 from sciscirl import presets
-from sciscirl.task import prompts, registry, rewards
+from sciscirl.task import plugins, prompts, rewards
 
 
 @contextmanager
 def kept_registries() -> Iterator[None]:
     """Let presets, rewards and prompts that a test registers be gone at its end."""
     registries = (presets._PRESETS, rewards._REWARDS, prompts._PROMPTS)
-    before, loaded = [dict(one) for one in registries], registry.PLUGINS.copy()
+    before, loaded = [dict(one) for one in registries], plugins.PLUGINS.copy()
     try:
         yield
     finally:
         for one, entries in zip(registries, before, strict=True):
             one.clear()
             one.update(entries)
-        registry.PLUGINS[:] = loaded
+        plugins.PLUGINS[:] = loaded
 
 
 @pytest.fixture(autouse=True)

@@ -39,7 +39,7 @@ from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.trackers import check_trackers
 from sciscirl.task.experiment import Adam, Adapter, BaseModel, Judging, Length, Loss, Pairs, Preset, Sampling
-from sciscirl.task.registry import load_plugin
+from sciscirl.task.plugins import load_plugin
 from sciscirl.task.release import ListedPapers, Order, PaperChoice, choose_target
 from sciscirl.task.rules import Task
 

@@ -30,6 +30,8 @@ _PRESETS: Final[dict[str, Preset]] = {}
 _ALIASES: Final[dict[str, str]] = {}
 #: Every experiment by name: those of presets.toml in its order, then those of ``register_preset``.
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(_PRESETS)
+#: What runs showed of papers before they stated it: all that the release had, and nothing that a paper built on.
+UNSTATED: Final[Mapping[str, Any]] = MappingProxyType({"hide": [], "show": [], "as_of": "release"})
 #: Names that say what an experiment is about.
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(_ALIASES)
 #: The numbers of a reward, as options and flat settings name them.
@@ -276,6 +278,7 @@ def describe_rules(rules: TaskRules) -> dict[str, object]:
         **{one.name: getattr(rules, one.name) for one in fields(Task)},
         "target": str(target),
         "hide": [*rules.hide],
+        "show": [*rules.show],
         **own,
         "prompt_sha256": prompt.sha256,
         "reward_table": table | {"class_weights": dict(table["class_weights"])},
@@ -287,8 +290,7 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
     """Return the rules that ``describe_rules`` described, of a run or an evaluation. The others are the preset's."""
     preset = PRESETS.get(settings.get("name") or settings.get("preset") or "")
     base = preset.rules if preset else TaskRules()
-    # Runs of before did not state what they knew: all that the release had.
-    stated = {"as_of": "release", **settings}
+    stated = {**UNSTATED, **settings}
     rules: dict[str, Any] = {one.name: stated[one.name] for one in fields(Task) if stated.get(one.name) is not None}
     if settings.get("own_label") is not None:
         rules["target"] = read_own_target(settings["own_label"])

@@ -1,15 +1,19 @@
 """Train and judge SmolLM2 on the packed slices, several jobs side by side: ``ladder.py work MODEL.gguf PACK OUT``.
 
 Needs PyTorch, tokenizers and scikit-learn, and nothing of this repository beside this folder. So it runs on a bare GPU
-machine. ``pack.py`` writes PACK, ``show.py`` reads OUT. Each line of ``OUT/results_*.jsonl`` is a job that has ended.
+machine. ``pack.py`` writes PACK, ``show.py`` reads OUT. ``OUT/NAME.json`` is a job that has ended, ``OUT/NAME.pt`` a
+policy that another job starts from. The same command goes on after any stop, on another machine, too: a job whose
+result is there is not done again, unless its policy is missing and a job that is left starts from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import lzma
 import math
+import queue
 import time
 from collections import Counter, deque
 from pathlib import Path
@@ -19,13 +23,14 @@ import numpy as np
 import torch
 import torch.multiprocessing as mp
 import torch.nn.functional as F
-from policy import Policy, Rows, read_weights, sample
+from policy import Policy, Rows, read_model, sample
 from tokenizers import Tokenizer
 
 LABELS = ("disruptive", "consolidating", "neutral")
-MOST_TOKENS = {"two_keys": 40, "probabilities": 48}
 SFT = {"n_epochs": 2, "batch": 32, "lr": 5e-5}
 RL = {"n_steps": 48, "batch": 32, "group": 8, "lr": 1e-5}
+#: What a prompt may show beside title and abstract. Reinforcement starts from the one that dev finds best.
+SHOWN = ("both", "references", "numbers")
 
 
 class Pack:
@@ -36,12 +41,16 @@ class Pack:
             held = np.load(file, allow_pickle=False)
             self.arrays = {name: held[name] for name in held.files}
         self.settings = json.loads(str(self.arrays["settings"]))
+        self.end: int = self.settings["end"]
         self.tokenizer = Tokenizer.from_str(str(self.arrays["tokenizer"]))
         self.labels, self.soft, self.field = (self.arrays[name] for name in ("label", "soft", "field"))
         self.answers = [list(map(int, self.arrays[f"answer_{label}"])) for label in LABELS]
         first = next(at for at, tokens in enumerate(zip(*self.answers, strict=False)) if len(set(tokens)) > 1)
         self.label_at = first
         self.label_tokens = [answer[first] for answer in self.answers]
+        longest = max(map(len, self.answers)), int(np.diff(self.arrays["soft_answer_ends"]).max())
+        #: An answer that is longer is cut off.
+        self.most = {"two_keys": 2 * longest[0], "probabilities": 3 * longest[1] // 2}
 
     def prompt(self, view: str, row: int) -> np.ndarray:
         begin, end = self.arrays[f"{view}_ends"][[row, row + 1]]
@@ -179,22 +188,24 @@ class Worker:
         torch.backends.cuda.matmul.allow_tf32 = True
         self.device, self.out, self.pack, self.number = device, out, Pack(pack), number
         self.kind = torch.bfloat16 if device == "cuda" else torch.float32
-        self.start = read_weights(model)
-        self.policy = Policy().to(device)
-        self.fast = Policy().to(device, self.kind)  # for answers: the same weights, rounded once a step
+        shape, self.start = read_model(model)
+        self.policy = Policy(shape).to(device)
+        self.fast = Policy(shape).to(device, self.kind)  # answers in training: the same weights, rounded once a step
 
     def do(self, job: dict[str, Any]) -> dict[str, Any]:
         begun = time.monotonic()
         torch.manual_seed(job["seed"])
         self.rng = np.random.default_rng(job["seed"])
-        weights = torch.load(self.out / f"{job['after']}.pt") if job.get("after") else self.start
-        self.policy.load_state_dict(weights)
+        files = {}
+        if after := job.get("after"):
+            files["began_with"] = name_file(self.out / f"{after}.pt")
+        self.policy.load_state_dict(torch.load(self.out / f"{after}.pt") if after else self.start)
         result = getattr(self, job["way"])(job)
         if job.get("keep"):
             part = self.out / f"part_{self.number}.pt"
             torch.save({n: p.to(torch.bfloat16) for n, p in self.policy.state_dict().items()}, part)
-            part.replace(self.out / f"{job['name']}.pt")
-        return {"job": job, **result, "seconds": round(time.monotonic() - begun, 1)}
+            files["ended_with"] = name_file(part.replace(self.out / f"{job['name']}.pt"))
+        return {"job": job, **files, **result, "seconds": round(time.monotonic() - begun, 1)}
 
     def sync(self) -> None:
         with torch.no_grad():
@@ -205,24 +216,34 @@ class Worker:
     # judging
 
     def judge(self, job: dict[str, Any], side: str, **more) -> dict[str, Any]:
-        """Let the policy answer greedily, and read the probability of each label where the answer names it."""
-        self.sync()
+        """Let the policy answer greedily, and read the chance of each label where the answer names it.
+
+        Both come from the same logits, in float32. So a label that is said there has the highest chance. An answer that
+        begins otherwise gets the chances that it would have had.
+        """
         rows = self.pack.rows(job["slice"], side)
         said, chances = np.full(len(rows), -1), np.zeros((len(rows), len(LABELS)))
-        for part in self.in_parts(job, rows, 384):
+        is_label = job["contract"] == "two_keys"
+        watch = (self.pack.label_at, self.pack.label_tokens) if is_label else ()
+        for part in self.in_parts(job, rows, 192):
             prompts = [self.pack.prompt(job["view"], row) for row in rows[part]]
-            if job["contract"] == "two_keys":
-                chances[part] = self.label_chances(prompts)
-            answers = sample(self.fast, prompts, 1, MOST_TOKENS[job["contract"]], self.device)
+            most = self.pack.most[job["contract"]]
+            answers, logits = sample(self.policy, prompts, 1, most, self.pack.end, self.device, watch=watch)
+            if is_label:
+                usual = self.pack.answers[0][: self.pack.label_at]
+                other = [at for at, answer in enumerate(answers) if answer[0][: self.pack.label_at] != usual]
+                if logits is not None:
+                    chances[part] = logits[:, 0].softmax(-1).cpu().numpy()
+                if other:
+                    chances[part[other]] = self.label_chances([prompts[at] for at in other])
             for at, answer in zip(part, answers, strict=True):
-                text = self.read_text(answer[0])
-                problem, read = (read_two_keys if job["contract"] == "two_keys" else read_probabilities)(text)
+                problem, read = (read_two_keys if is_label else read_probabilities)(self.read_text(answer[0]))
                 if not problem:
-                    said[at] = read if job["contract"] == "two_keys" else int(np.argmax(read))
-                    if job["contract"] == "probabilities":
+                    said[at] = read if is_label else int(np.argmax(read))
+                    if not is_label:
                         chances[at] = read
         return {
-            "side": side, **more, "said": said.tolist(), "chances": np.round(chances, 4).tolist(),
+            "side": side, **more, "said": said.tolist(), "chances": np.round(chances, 6).tolist(),
             "right": float(np.mean(said == self.pack.labels[rows])), "invalid": float(np.mean(said < 0)),
         }  # fmt: skip
 
@@ -232,11 +253,12 @@ class Worker:
 
     @torch.no_grad()
     def label_chances(self, prompts: list[np.ndarray]) -> np.ndarray:
-        named = Rows(prompts, [[answer[:-2] for answer in self.pack.answers]] * len(prompts), self.device)
-        return named.logprobs(self.fast)[:, :, self.pack.label_at :].sum(-1).softmax(-1).cpu().numpy()
+        """Return the chance of each label after what comes before it in every answer."""
+        before = Rows(prompts, [[self.pack.answers[0][: self.pack.label_at + 1]]] * len(prompts), self.device)
+        return before.logits(self.policy)[:, 0, -1, self.pack.label_tokens].softmax(-1).cpu().numpy()
 
     def read_text(self, tokens: list[int]) -> str:
-        ended = tokens and tokens[-1] == self.pack.settings["end"]
+        ended = tokens and tokens[-1] == self.pack.end
         text = self.pack.tokenizer.decode(tokens[:-1] if ended else tokens, skip_special_tokens=False)
         return text if ended else f"{text}…"  # an answer that was cut off is not JSON
 
@@ -251,13 +273,14 @@ class Worker:
         from sklearn.preprocessing import StandardScaler
 
         self.sync()
-        layers, seen = (10, 20, 25, 30), {}
+        n_layers, seen = self.fast.shape.n_layers, {}
+        layers = sorted({math.ceil(n_layers * part / 6) for part in (2, 4, 5, 6)})
         for side in ("train", "dev", "test"):
             rows = self.pack.rows(job["slice"], side)
-            states = {layer: np.zeros((len(rows), 1152), np.float32) for layer in layers}
+            states = {layer: np.zeros((len(rows), 2 * self.fast.shape.hidden), np.float32) for layer in layers}
             for part in self.in_parts(job, rows, 64):
                 batch = Rows(
-                    [self.pack.prompt(job["view"], row) for row in rows[part]], [[[2]]] * len(part), self.device
+                    [self.pack.prompt(job["view"], row) for row in rows[part]], [[[0]]] * len(part), self.device
                 )
                 with torch.no_grad():
                     _, kept = self.fast(batch.tokens, batch.positions, batch.mask, keep=layers)
@@ -276,19 +299,18 @@ class Worker:
                 )
                 right = float(np.mean(model.predict(at["dev"]) == self.pack.labels[seen["dev"][0]]))
                 if best is None or right > best[0]:
-                    best = right, layer, strength, model, at["test"]
-        right, layer, strength, model, test = best
-        chances = np.zeros((len(test), len(LABELS)))
-        chances[:, model.classes_] = model.predict_proba(test)
-        said = chances.argmax(1)
-        golds = self.pack.labels[seen["test"][0]]
-        judged = {"side": "test", "said": said.tolist(), "chances": np.round(chances, 4).tolist(), "invalid": 0.0}
-        return {
-            "judged": [judged | {"right": float(np.mean(said == golds))}],
-            "layer": layer,
-            "strength": strength,
-            "dev": right,
-        }
+                    best = right, layer, strength, model, at
+        right, layer, strength, model, at = best
+        judged = []
+        for side in ("dev", "test"):
+            chances = np.zeros((len(at[side]), len(LABELS)))
+            chances[:, model.classes_] = model.predict_proba(at[side])
+            said = chances.argmax(1)
+            judged.append({
+                "side": side, "said": said.tolist(), "chances": np.round(chances, 6).tolist(), "invalid": 0.0,
+                "right": float(np.mean(said == self.pack.labels[seen[side][0]])),
+            })  # fmt: skip
+        return {"judged": judged, "layer": layer, "strength": strength, "dev": right}
 
     def sft(self, job: dict[str, Any]) -> dict[str, Any]:
         """Learn answers.
@@ -306,7 +328,7 @@ class Worker:
         optimizer = torch.optim.AdamW(self.policy.parameters(), chosen["lr"], (0.9, 0.95), weight_decay=0.01)
         warm = max(1, n_steps // 10)
         judged, losses, step = [], [], 0
-        for epoch in range(chosen["n_epochs"]):
+        for _ in range(chosen["n_epochs"]):
             order = self.rng.permutation(len(rows))
             for part in np.array_split(order, math.ceil(len(rows) / chosen["batch"])):
                 rate = min((step + 1) / warm, (1 + math.cos(math.pi * max(0, step - warm) / (n_steps - warm))) / 2)
@@ -316,14 +338,17 @@ class Worker:
                 self.apply(optimizer, loss)
                 losses.append(float(loss.detach()))
                 step += 1
-            if not job.get("memory") and not job.get("keep"):
-                judged.append(self.judge(job, "dev", epoch=epoch + 1))
+        if not job.get("memory"):
+            judged.append(self.judge(job, "dev", epoch=chosen["n_epochs"]))
         for view in ("text", "title", "abstract") if job.get("memory") else (job["view"],):
             judged.append(self.judge(job | {"view": view}, "test", epoch=chosen["n_epochs"], view=view))
         if job.get("memory"):
             judged[-1]["shuffled"] = self.pack.labels[rows].tolist()
             self.pack.labels[:] = labels
-        return {"judged": judged, "losses": [round(float(np.mean(part)), 4) for part in np.array_split(losses, 12)]}
+        return {
+            "judged": judged,
+            "losses": [round(float(np.mean(part)), 4) for part in np.array_split(losses, min(12, len(losses)))],
+        }
 
     def learn_answers(self, job: dict[str, Any], rows: np.ndarray) -> torch.Tensor:
         self.policy.train()
@@ -353,7 +378,7 @@ class Worker:
             chances = {name: 0.7 if at == label else 0.15 for at, name in enumerate(LABELS)}
             return [
                 *self.pack.tokenizer.encode(json.dumps(chances), add_special_tokens=False).ids,
-                self.pack.settings["end"],
+                self.pack.end,
             ]
         return self.pack.answers[label]
 
@@ -380,7 +405,10 @@ class Worker:
             part = order[step * chosen["batch"] : (step + 1) * chosen["batch"]]
             prompts = [self.pack.prompt(job["view"], row) for row in part]
             self.sync()
-            answers = sample(self.fast, prompts, chosen["group"], MOST_TOKENS[job["contract"]], self.device, generator)
+            most = self.pack.most[job["contract"]]
+            answers, _ = sample(
+                self.fast, prompts, chosen["group"], most, self.pack.end, self.device, generator=generator
+            )
             rewards, said, golds = np.zeros((len(part), chosen["group"])), [], []
             dual = [*reward.dual]
             for at, row in enumerate(part):
@@ -396,6 +424,7 @@ class Worker:
             logged.append(self.log(rewards, said, golds, dual))
             if step + 1 in (chosen["n_steps"] // 2, chosen["n_steps"]):
                 judged.append(self.judge(job, "test", step=step + 1))
+        judged.append(self.judge(job, "dev", step=chosen["n_steps"]))
         return {
             "judged": judged,
             "logged": logged,
@@ -435,8 +464,20 @@ class Worker:
         }  # fmt: skip
 
 
-def list_jobs(fields: list[str], lr: float) -> list[dict[str, Any]]:
-    """Return the jobs in the order of their worth; what comes last may be left out for want of time."""
+def name_file(path: Path) -> dict[str, str]:
+    return {"file": path.name, "sha256": hash_file(path)}
+
+
+def hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def list_jobs(pack: Pack, lr: float) -> list[dict[str, Any]]:
+    """Return the jobs in the order of their worth; what comes last may be left out for want of time.
+
+    A job whose view is ``best`` waits until ``choose_view`` has chosen.
+    """
     seeds = range(3)
     jobs: list[dict[str, Any]] = []
 
@@ -465,6 +506,25 @@ def list_jobs(fields: list[str], lr: float) -> list[dict[str, Any]]:
     }  # fmt: skip
     probabilities = {"exp8": "balanced", "exp8_soft": "soft"}
     for seed in seeds:
+        tune("sft_two_both", "two", "label", seed, view="both")
+    for seed in seeds:
+        tune("sft_two_long", "two", "label", seed, view="long")
+    for view in SHOWN:
+        for seed in seeds:
+            tune(f"sft_three_{view}", "three", "label", seed, view=view, keep=True)
+    for seed in seeds:
+        for name in ("exp4", "exp6"):
+            reward, interleave = two_keys[name]
+            more = {"reward": reward, "interleave": interleave, "after": f"sft_three_best_{seed}"}
+            add(f"{name}_best_three", "rl", "three", seed, view="best", n_steps=84, **more)
+    if "second_test" in pack.arrays:
+        for seed in seeds:
+            tune("sft_second_both", "second", "label", seed, view="both")
+    for seed in seeds:
+        tune("sft_two_references", "two", "label", seed, view="references")
+        tune("sft_two_numbers", "two", "label", seed, view="numbers")
+        tune("sft_three_long", "three", "label", seed, view="long")
+    for seed in seeds:
         tune("sft_three", "three", "label", seed, keep=True)
         for name, (reward, interleave) in two_keys.items():
             more = {"reward": reward, "interleave": interleave, "after": f"sft_three_{seed}"}
@@ -476,7 +536,7 @@ def list_jobs(fields: list[str], lr: float) -> list[dict[str, Any]]:
             add(f"{name}_three", "rl", "three", seed, contract="probabilities", **more)
         more = {"n_epochs": 1, "after": f"sft_three_{seed}"}
         add("expected_three", "sft", "three", seed, target="expected", lr=RL["lr"], **more)
-    for field in fields:
+    for field in pack.settings["fields"]:
         tune(f"sft_without_{field}", f"two-{field}", "label", 0)
     tune("memory_sure", "two_sure", "label", 0, memory=True, n_epochs=10)
     for seed in seeds:
@@ -498,25 +558,102 @@ def list_jobs(fields: list[str], lr: float) -> list[dict[str, Any]]:
     return jobs
 
 
+def choose_view(ended: dict[str, dict[str, Any]]) -> str | None:
+    """Return the view of ``SHOWN`` with the highest accuracy on the dev papers of ``three``, mean over seeds.
+
+    Once a job has begun with it, it stays.
+    """
+    if begun := next((line["job"]["view"] for name, line in ended.items() if "_best_" in name), None):
+        return begun
+    right: dict[str, list[float]] = {view: [] for view in SHOWN}
+    for view in SHOWN:
+        for seed in range(3):
+            if (line := ended.get(f"sft_three_{view}_{seed}")) is None:
+                return None
+            right[view] += [one["right"] for one in line["judged"] if one["side"] == "dev"]
+    return max(SHOWN, key=lambda view: math.fsum(right[view]))
+
+
+def read_ended(out: Path, made_from: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the jobs that have ended, by name; refuse those of another model or pack."""
+    ended = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(out.glob("*.json"))}
+    other = next((name for name, line in ended.items() if line["made_from"] != made_from), None)
+    if other:
+        raise SystemExit(f"{out / other}.json was made from another model or pack; name a folder of its own for these")
+    return ended
+
+
+class Queue:
+    """The jobs that are left, and which of them can begin."""
+
+    def __init__(self, jobs: list[dict[str, Any]], ended: dict[str, dict[str, Any]], out: Path) -> None:
+        self.by_name = {job["name"]: job for job in jobs}
+        self.ended, self.out = ended, out
+        self.running: set[str] = set()
+        self.failed: set[str] = set()
+        self.forget_other_starts()
+
+    def list_left(self) -> list[dict[str, Any]]:
+        gone = {*self.ended, *self.running, *self.failed}
+        return [job for name, job in self.by_name.items() if name not in gone]
+
+    def take(self) -> dict[str, Any] | None:
+        """Return the first job whose start is at hand; or the job that makes a start which is not."""
+        for job in self.list_left():
+            if job["view"] == "best":
+                if (best := choose_view(self.ended)) is None:
+                    continue
+                job = job | {"view": best, "after": job["after"].replace("_best_", f"_{best}_")}
+            after = job.get("after")
+            if after and not (after in self.ended and (self.out / f"{after}.pt").exists()):
+                if after in self.failed or after not in self.by_name:
+                    continue
+                job = self.by_name[after]
+            if job["name"] not in self.running and after not in self.running:
+                self.running.add(job["name"])
+                return job
+        return None
+
+    def end(self, result: dict[str, Any]) -> None:
+        name = result["job"]["name"]
+        self.running.discard(name)
+        if "error" in result:
+            self.failed.add(name)
+        else:
+            self.ended[name] = result
+            self.forget_other_starts()
+
+    def forget_other_starts(self) -> None:
+        """Do again what began with another policy than the one that is kept, so that each seed has one start."""
+        for name in self.by_name:
+            if began := self.ended.get(name, {}).get("began_with"):
+                start = self.ended.get(Path(began["file"]).stem, {})
+                if start.get("ended_with") != began:
+                    del self.ended[name]
+
+
 def serve(number: int, model: Path, pack: Path, out: Path, device: str, asked, ended) -> None:
+    """Do the jobs that are asked for, until the process that asks is gone."""
     worker = Worker(number, model, pack, out, device)
-    with (out / f"results_{number}.jsonl").open("a") as file:
-        while (job := asked.get()) is not None:
-            try:
-                result = worker.do(job)
-            except Exception as error:  # a job that fails must not end the others
-                result = {"job": job, "error": repr(error)[:400], "seconds": 0}
-                if device == "cuda":
-                    torch.cuda.empty_cache()
-            file.write(json.dumps(result) + "\n")
-            file.flush()
-            ended.put((number, result))
-
-
-def find_done(out: Path) -> set[str]:
-    """Return the names of the jobs that have ended: they are not done again."""
-    lines = [json.loads(line) for path in out.glob("results_*.jsonl") for line in path.read_text("utf-8").splitlines()]
-    return {line["job"]["name"] for line in lines if "error" not in line}
+    made_from = {"model": hash_file(model), "pack": hash_file(pack)}
+    while True:
+        try:
+            job = asked.get(timeout=5)
+        except queue.Empty:
+            if not mp.parent_process().is_alive():
+                return
+            continue
+        try:
+            result = {"made_from": made_from, **worker.do(job)}
+        except Exception as error:  # a job that fails must not end the others
+            result = {"job": job, "error": repr(error)[:400], "seconds": 0}
+            if device == "cuda":
+                torch.cuda.empty_cache()
+        else:
+            part = out / f"part_{number}"
+            part.write_text(json.dumps(result) + "\n", "utf-8")
+            part.replace(out / f"{job['name']}.json")
+        ended.put((number, result))
 
 
 def work(
@@ -524,6 +661,7 @@ def work(
 ) -> None:
     begun = time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
+    done = read_ended(out, {"model": hash_file(model), "pack": hash_file(pack)})
     context = mp.get_context("spawn")
     ended = context.Queue()
     asked = [context.Queue() for _ in range(n_workers)]
@@ -533,50 +671,40 @@ def work(
     ]
     for one in crew:
         one.start()
-    free, done = deque(range(n_workers)), find_done(out)
-    fields = Pack(pack).settings["fields"]
+    free = deque(range(n_workers))
 
-    def run(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        waiting, n_out, results = [job for job in jobs if job["name"] not in done], 0, []
-        while (waiting or n_out) and time.monotonic() - begun < seconds:
-            ready = next((job for job in waiting if not job.get("after") or job["after"] in done), None)
-            if ready and free:
-                waiting.remove(ready)
-                asked[free.popleft()].put(ready)
-                n_out += 1
+    def run(jobs: list[dict[str, Any]]) -> None:
+        left = Queue(jobs, done, out)
+        while time.monotonic() - begun < seconds:
+            if free and (job := left.take()):
+                asked[free.popleft()].put(job)
                 continue
-            if not n_out:
-                break  # what is left waits for a job that failed
+            if not left.running:
+                break  # nothing is left, or what is left waits for a job that failed
             try:
                 number, result = ended.get(timeout=5)
-            except Exception:
+            except queue.Empty:
+                if not any(one.is_alive() for one in crew):
+                    raise SystemExit("every worker has died; its message stands above") from None
                 continue
-            n_out -= 1
             free.append(number)
-            results.append(result)
-            name = result["job"]["name"]
-            if "error" not in result:
-                done.add(name)
+            left.end(result)
             shown = [f"{one['side']} {one['right']:.3f}" for one in result.get("judged", [])]
             print(
-                f"{time.monotonic() - begun:5.0f} s: {name}, {result['seconds']} s:",
+                f"{time.monotonic() - begun:5.0f} s: {result['job']['name']}, {result['seconds']} s:",
                 result.get("error") or " ".join(shown[-6:]),
                 flush=True,
             )
-        return results
+        print(f"{len(left.list_left()) + len(left.running)} jobs are left", flush=True)
 
-    rate = SFT["lr"]
+    rate = rates[0] if rates else SFT["lr"]
     if len(rates) > 1:
         first = {"way": "sft", "slice": "two", "seed": 9, "view": "text", "contract": "two_keys", "target": "label"}
-        tried = run([first | {"name": f"rate_{rate:g}", "lr": rate, "n_epochs": 1} for rate in rates])
-        best = max(
-            tried, key=lambda one: max((j["right"] for j in one.get("judged", []) if j["side"] == "dev"), default=0)
-        )
-        rate = best["job"]["lr"]
-    elif rates:
-        rate = rates[0]
+        run([first | {"name": f"rate_{rate:g}", "lr": rate, "n_epochs": 1} for rate in rates])
+        tried = {rate: done[f"rate_{rate:g}"] for rate in rates if f"rate_{rate:g}" in done}
+        rate = max(tried, key=lambda rate: next(one["right"] for one in tried[rate]["judged"] if one["side"] == "dev"))
     print("learning rate", rate, flush=True)
-    run([job for job in list_jobs(fields, rate) if only in job["name"]])
+    run([job for job in list_jobs(Pack(pack), rate) if only in job["name"]])
     for one in crew:
         one.kill()
 

@@ -1,4 +1,8 @@
-"""Write the drawn papers as token ids, without text: ``pack.py SLICES MODEL OUT.npz.xz``."""
+"""Write the drawn papers as token ids, without text: ``pack.py PAPERS SLICES MODEL OUT.npz.xz``.
+
+PAPERS and SLICES are those of ``slices.py``; works.parquet has ``source_name``, too. MODEL is the GGUF file that
+``ladder.py`` trains.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import io
 import json
 import lzma
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,23 +19,35 @@ from slices import LABELS, SLICES
 from tinker_cookbook import renderers
 from transformers import AutoTokenizer
 
+from sciscidata.graph.graph import build_graph
+from sciscidata.release.context import find_context
 from sciscirl.envs.env import build_messages
+from sciscirl.lab.models.fetch_model import fetch_model
 from sciscirl.task.contracts import parse_answer, render_answer
-from sciscirl.task.papers import Gold, Paper, PaperView
+from sciscirl.task.papers import CONTEXT, Gold, Paper, PaperView, Reference
 from sciscirl.task.rules import TaskRules
 
 RENDERER = "qwen3_instruct"
 SIDES = ("train", "dev", "test")
 META = ("publication_year", "cited_by_count", "primary_field")
-#: What a prompt hides, in each view.
-VIEWS = {
-    "text": META,
-    "all": (),
-    "title": ("abstract", *META),
-    "abstract": ("title", *META),
-    "text_probabilities": META,
-}
 MOST_TOKENS = 256
+#: What a prompt hides and shows, and the most tokens of a paper's record, in each view.
+VIEWS: dict[str, dict[str, Any]] = {
+    "text": {"hide": META},
+    "all": {},
+    "title": {"hide": ("abstract", *META)},
+    "abstract": {"hide": ("title", *META)},
+    "text_probabilities": {"hide": META},
+    # With year and field. Nearly half of all records are cut at 256 tokens, and references would leave first.
+    "long": {"hide": ("cited_by_count",), "max_paper_tokens": 640},
+    "references": {"hide": ("cited_by_count",), "max_paper_tokens": 640, "show": ("references",)},
+    "numbers": {"hide": ("cited_by_count",), "max_paper_tokens": 640, "show": ("at_publication",)},
+    "both": {"hide": ("cited_by_count",), "max_paper_tokens": 640, "show": CONTEXT},
+}
+#: The slices whose papers have a view.
+NEEDED = {"two", "two_sure", "three", "second"}
+TWO = {"two", "two_sure"}
+NEEDED_BY = {"all": TWO, "title": TWO, "abstract": TWO, "text_probabilities": {"three"}}
 
 
 def write_soft(chances: list[float]) -> str:
@@ -46,14 +63,24 @@ def write_soft(chances: list[float]) -> str:
     return answer
 
 
-def main(slices: Path, model: Path, out: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(model)
+def read_context(papers: Path, pool: pl.DataFrame) -> list[tuple[tuple[Reference, ...], dict[str, float | None]]]:
+    """Return what each paper of the pool cites, and the numbers at publication, in their order."""
+    works = pl.scan_parquet(papers / "works.parquet")
+    years = works.select("work_id", "publication_year")
+    graph = build_graph(years, pl.scan_parquet(papers / "citations.parquet"), cache_dir=None, n_threads=None)
+    context = pool.select("work_id").join(find_context(pool["work_id"], graph, works), on="work_id", how="left")
+    return [
+        (tuple(Reference(**one) for one in references), numbers)
+        for references, numbers in context.select(CONTEXT).iter_rows()
+    ]
+
+
+def main(papers: Path, slices: Path, model: str, out: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(fetch_model(model))
     renderer = renderers.get_renderer(RENDERER, tokenizer)
     [end] = renderer.get_stop_sequences()
     pool = pl.read_parquet(slices / "pool.parquet")
-    drawn = {name: pl.read_parquet(slices / f"{name}.parquet") for name in SLICES}
-    needed = {view: {"two", "two_sure"} if view in ("all", "title", "abstract") else {*SLICES} for view in VIEWS}
-    needed["text_probabilities"] = {"three"}
+    drawn = {name: pl.read_parquet(slices / f"{name}.parquet") for name in (*SLICES, "second")}
     fields = pool["primary_field"].unique().sort().to_list()
     soft = pool.select(f"p_{label}" for label in LABELS).to_numpy()
     arrays: dict[str, np.ndarray] = {
@@ -61,9 +88,7 @@ def main(slices: Path, model: Path, out: Path) -> None:
         "soft": (soft / soft.sum(1, keepdims=True)).astype(np.float32),
         "field": np.array([fields.index(field) for field in pool["primary_field"]]),
         "tokenizer": np.array(tokenizer.backend_tokenizer.to_str()),
-        "settings": np.array(
-            json.dumps({"fields": fields, "end": end, "most_tokens": MOST_TOKENS, "renderer": RENDERER})
-        ),
+        "settings": np.array(json.dumps({"fields": fields, "end": end, "views": VIEWS, "renderer": RENDERER})),
     }
 
     def encode(text: str) -> list[int]:
@@ -76,30 +101,28 @@ def main(slices: Path, model: Path, out: Path) -> None:
             arrays[f"{name}_{side}"] = rows.filter(side=side)["row"].sort().to_numpy().astype(np.int64)
 
     def store(name: str, lists: list[list[int]]) -> None:
-        arrays[f"{name}_tokens"] = np.array([token for one in lists for token in one], np.uint16)
+        kind = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
+        arrays[f"{name}_tokens"] = np.array([token for one in lists for token in one], kind)
         arrays[f"{name}_ends"] = np.cumsum([0, *map(len, lists)])
 
-    papers = [
-        Paper(
-            openalex_id=f"W{row['row']}",
-            view=PaperView(
-                row["title"], row["abstract"], row["publication_year"], row["cited_by_count"], row["primary_field"]
-            ),
-            gold=Gold(row["disruption_label"], None),
+    known = ("title", "abstract", "publication_year", "cited_by_count", "primary_field")
+    told = [
+        Paper(openalex_id=f"W{row}", view=PaperView(*own, *context), gold=Gold(label, None))
+        for row, (own, context, label) in enumerate(
+            zip(pool.select(known).iter_rows(), read_context(papers, pool), pool["disruption_label"], strict=True)
         )
-        for row in pool.iter_rows(named=True)
     ]
-    for view, hidden in VIEWS.items():
+    for view, seen in VIEWS.items():
         contract = "probabilities" if view.endswith("probabilities") else "two_keys"
-        rules = TaskRules(contract=contract, reward="strong", hide=hidden, max_paper_tokens=MOST_TOKENS)
-        wanted = {row for name in needed[view] for row in drawn[name]["row"]}
+        rules = TaskRules(contract=contract, reward="strong", **{"max_paper_tokens": MOST_TOKENS} | seen)
+        wanted = {row for name in NEEDED_BY.get(view, NEEDED) for row in drawn[name]["row"]}
         store(
             view,
             [
                 renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints()
                 if row in wanted
                 else []
-                for row, paper in enumerate(papers)
+                for row, paper in enumerate(told)
             ],
         )
         print(view, f"{len(wanted):,} papers, {len(arrays[f'{view}_tokens']):,} tokens", flush=True)
@@ -113,7 +136,8 @@ def main(slices: Path, model: Path, out: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("papers", type=Path)
     parser.add_argument("slices", type=Path)
-    parser.add_argument("model", type=Path)
+    parser.add_argument("model")
     parser.add_argument("out", type=Path)
     main(**vars(parser.parse_args()))

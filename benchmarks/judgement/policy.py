@@ -1,4 +1,4 @@
-"""SmolLM2 as a policy, in PyTorch alone: answers to many prompts are sampled, scored and learned in shared passes.
+"""A Llama as a policy, in PyTorch alone: answers to many prompts are sampled, scored and learned in shared passes.
 
 A row of a batch holds one prompt and several answers to it. An answer sees the prompt and itself, not the other
 answers. So a prompt is computed once, whatever the number of its answers.
@@ -7,7 +7,9 @@ answers. So a prompt is computed once, whatever the number of its answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,31 +17,48 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-N_LAYERS, HIDDEN, INNER, N_HEADS, N_KV, HEAD, VOCABULARY = 30, 576, 1536, 9, 3, 64, 49152
-THETA, EPS = 100_000.0, 1e-5
-PAD = END = 2  # <|im_end|>
+PAD = 0  # nothing sees it
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a Llama whose output layer is its embedding. The defaults are those of SmolLM2-135M."""
+
+    n_layers: int = 30
+    hidden: int = 576
+    inner: int = 1536
+    n_heads: int = 9
+    n_kv: int = 3
+    vocabulary: int = 49152
+    theta: float = 100_000.0
+    eps: float = 1e-5
+
+    @property
+    def head(self) -> int:
+        return self.hidden // self.n_heads
 
 
 class Layer(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.attn_norm, self.ffn_norm = nn.Parameter(torch.ones(HIDDEN)), nn.Parameter(torch.ones(HIDDEN))
-        self.qkv = nn.Linear(HIDDEN, (N_HEADS + 2 * N_KV) * HEAD, bias=False)
-        self.out = nn.Linear(HIDDEN, HIDDEN, bias=False)
-        self.gate_up = nn.Linear(HIDDEN, 2 * INNER, bias=False)
-        self.down = nn.Linear(INNER, HIDDEN, bias=False)
+        self.shape, hidden = shape, shape.hidden
+        self.attn_norm, self.ffn_norm = nn.Parameter(torch.ones(hidden)), nn.Parameter(torch.ones(hidden))
+        self.qkv = nn.Linear(hidden, (shape.n_heads + 2 * shape.n_kv) * shape.head, bias=False)
+        self.out = nn.Linear(hidden, hidden, bias=False)
+        self.gate_up = nn.Linear(hidden, 2 * shape.inner, bias=False)
+        self.down = nn.Linear(shape.inner, hidden, bias=False)
 
     def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], mask: Tensor, past: list[Tensor] | None):
-        n, length, _ = x.shape
-        mixed = self.qkv(F.rms_norm(x, (HIDDEN,), self.attn_norm, EPS)).view(n, length, -1, HEAD).transpose(1, 2)
-        q, k, v = mixed.split((N_HEADS, N_KV, N_KV), 1)
+        (n, length, hidden), shape = x.shape, self.shape
+        mixed = self.qkv(F.rms_norm(x, (hidden,), self.attn_norm, shape.eps)).view(n, length, -1, shape.head)
+        q, k, v = mixed.transpose(1, 2).split((shape.n_heads, shape.n_kv, shape.n_kv), 1)
         q, k = rotate(q, turn), rotate(k, turn)
         if past is not None:
             k, v = past_with(past, k, v)
-        k, v = (t.repeat_interleave(N_HEADS // N_KV, 1) for t in (k, v))
+        k, v = (t.repeat_interleave(shape.n_heads // shape.n_kv, 1) for t in (k, v))
         seen = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        x = x + self.out(seen.transpose(1, 2).reshape(n, length, HIDDEN))
-        gate, up = self.gate_up(F.rms_norm(x, (HIDDEN,), self.ffn_norm, EPS)).chunk(2, -1)
+        x = x + self.out(seen.transpose(1, 2).reshape(n, length, hidden))
+        gate, up = self.gate_up(F.rms_norm(x, (hidden,), self.ffn_norm, shape.eps)).chunk(2, -1)
         return x + self.down(F.silu(gate) * up)
 
 
@@ -59,16 +78,18 @@ def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
 class Policy(nn.Module):
     """The transformer. ``forward`` returns hidden states; ``logits`` reads them with the tied embedding."""
 
-    def __init__(self) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(VOCABULARY, HIDDEN)
-        self.layers = nn.ModuleList(Layer() for _ in range(N_LAYERS))
-        self.norm = nn.Parameter(torch.ones(HIDDEN))
+        self.shape = shape
+        self.embedding = nn.Embedding(shape.vocabulary, shape.hidden)
+        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.n_layers))
+        self.norm = nn.Parameter(torch.ones(shape.hidden))
 
     def forward(self, tokens: Tensor, positions: Tensor, mask: Tensor, past=None, keep: Sequence[int] = ()):
         """``keep`` names layers whose output is returned, too."""
         x = self.embedding(tokens)
-        frequency = THETA ** (-torch.arange(0, HEAD, 2, device=x.device) / HEAD)
+        head = self.shape.head
+        frequency = self.shape.theta ** (-torch.arange(0, head, 2, device=x.device) / head)
         angle = positions[:, None, :, None].float() * frequency
         kind = torch.get_autocast_dtype("cuda") if x.is_cuda and torch.is_autocast_enabled("cuda") else x.dtype
         turn = tuple(torch.cat((f(angle), f(angle)), -1).to(kind) for f in (torch.cos, torch.sin))
@@ -80,24 +101,45 @@ class Policy(nn.Module):
                 x = layer(x, turn, mask, None if past is None else past[number])
             if number + 1 in keep:
                 kept.append(x)
-        x = F.rms_norm(x, (HIDDEN,), self.norm, EPS)
+        x = F.rms_norm(x, (self.shape.hidden,), self.norm, self.shape.eps)
         return (x, kept) if keep else x
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.embedding.weight).float()
+        """Return logits, always computed in float32: in bfloat16 those above 16 are multiples of 0.125, so many tie."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            return F.linear(hidden.float(), self.embedding.weight.float())
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read the weights from a GGUF file of the kinds Q4_1, Q8_0 and F32."""
-    tensors = read_gguf(path)
+    return read_model(path)[1]
+
+
+def read_model(path: Path) -> tuple[Shape, dict[str, Tensor]]:
+    """Read sizes and weights of a Llama from a GGUF file of the kinds F32, F16, Q4_1 and Q8_0."""
+    fields, tensors = read_gguf(path)
+    kind = fields["general.architecture"]
+    if kind != "llama" or "output.weight" in tensors:
+        head = "an output layer of its own" if kind == "llama" else "another architecture"
+        raise SystemExit(f"{path}: {kind}, {head}; needed: a llama whose output layer is its embedding, as SmolLM2 is")
+    own = {name.removeprefix("llama."): value for name, value in fields.items()}
+    shape = Shape(
+        n_layers=int(own["block_count"]),
+        hidden=int(own["embedding_length"]),
+        inner=int(own["feed_forward_length"]),
+        n_heads=int(own["attention.head_count"]),
+        n_kv=int(own["attention.head_count_kv"]),
+        vocabulary=len(tensors["token_embd.weight"]),
+        theta=float(own["rope.freq_base"]),
+        eps=round(float(own["attention.layer_norm_rms_epsilon"]), 12),
+    )
 
     def unpermute(weight: np.ndarray, n_heads: int) -> np.ndarray:
-        return weight.reshape(n_heads, HEAD // 2, 2, HIDDEN).swapaxes(1, 2).reshape(-1, HIDDEN)
+        return weight.reshape(n_heads, shape.head // 2, 2, -1).swapaxes(1, 2).reshape(-1, shape.hidden)
 
     state = {"embedding.weight": tensors["token_embd.weight"], "norm": tensors["output_norm.weight"]}
-    for number in range(N_LAYERS):
+    for number in range(shape.n_layers):
         own = {name.split(".")[2]: array for name, array in tensors.items() if name.startswith(f"blk.{number}.")}
-        qkv = [unpermute(own["attn_q"], N_HEADS), unpermute(own["attn_k"], N_KV), own["attn_v"]]
+        qkv = [unpermute(own["attn_q"], shape.n_heads), unpermute(own["attn_k"], shape.n_kv), own["attn_v"]]
         state |= {
             f"layers.{number}.{name}": array
             for name, array in {
@@ -109,11 +151,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
                 "down.weight": own["ffn_down"],
             }.items()
         }
-    return {name: torch.from_numpy(np.array(array, np.float32)) for name, array in state.items()}
+    return shape, {name: torch.from_numpy(np.array(array, np.float32)) for name, array in state.items()}
 
 
-def read_gguf(path: Path) -> dict[str, np.ndarray]:
-    """Dequantise every tensor of a GGUF file.
+def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the fields of a GGUF file, and its tensors, dequantised.
 
     Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
     """
@@ -154,9 +196,11 @@ def read_gguf(path: Path) -> dict[str, np.ndarray]:
     tensors = {}
     for name, shape, kind, offset in heads:
         n = int(np.prod(shape))
-        if kind == 0:
-            array = data[start + offset : start + offset + 4 * n].view("<f4")
+        if kind < 2:
+            array = data[start + offset : start + offset + (4 - 2 * kind) * n].view(("<f4", "<f2")[kind])
         else:
+            if kind not in (3, 8):
+                raise SystemExit(f"{path}: {name} is of GGUF kind {kind}; this reads F32, F16, Q4_1 and Q8_0")
             size = {3: 20, 8: 34}[kind]
             blocks = data[start + offset : start + offset + n // 32 * size].reshape(-1, size)
             scale = blocks[:, :2].copy().view("<f2").astype(np.float32)
@@ -166,7 +210,7 @@ def read_gguf(path: Path) -> dict[str, np.ndarray]:
                 low, high = blocks[:, 4:] & 15, blocks[:, 4:] >> 4
                 array = np.concatenate((low, high), 1) * scale + blocks[:, 2:4].copy().view("<f2").astype(np.float32)
         tensors[name] = np.asarray(array, np.float32).reshape(shape)
-    return tensors
+    return fields, tensors
 
 
 class Rows:
@@ -215,33 +259,37 @@ class Rows:
 
 @torch.no_grad()
 def sample(
-    policy: Policy, prompts: Sequence[np.ndarray], n_each: int, most: int, device, generator=None
-) -> list[list[list[int]]]:
-    """Sample answers at temperature 1; greedy without a generator. An answer ends with END or after ``most`` tokens.
+    policy: Policy, prompts: Sequence[np.ndarray], n_each: int, most: int, end: int, device, generator=None, watch=()
+) -> tuple[list[list[list[int]]], Tensor | None]:
+    """Sample answers at temperature 1; greedy without a generator. ``end``, or ``most`` tokens, ends an answer.
 
-    The answers to a prompt are columns of one row, so its keys and values are held and read once.
+    The answers to a prompt are columns of one row, so its keys and values are held and read once. ``watch`` is (place,
+    tokens): the logits of these tokens, where each answer's token at this place was chosen, are returned, too, as
+    (prompts, answers, tokens). So what is read from them is what the answer was chosen by, to the bit.
     """
     policy.eval()
     rows = Rows(prompts, [[[PAD]]] * len(prompts), device)
     n, width = len(prompts), rows.tokens.shape[1] - 1
-    past: list[list[Tensor]] = [[] for _ in range(N_LAYERS)]
+    past: list[list[Tensor]] = [[] for _ in policy.layers]
     hidden = policy(rows.tokens[:, :width], rows.positions[:, :width], rows.mask[:, :, :width, :width], past)
     logits = policy.logits(hidden[:, -1:]).expand(-1, n_each, -1)
     at = (rows.positions[:, width - 1 : width] + 1).expand(-1, n_each)
     seen = rows.mask[:, :, width - 1 : width, :width].expand(-1, -1, n_each, -1)
     own = torch.eye(n_each, dtype=torch.bool, device=device).expand(n, 1, -1, -1)
-    tokens, is_done = [], torch.zeros((n, n_each), dtype=torch.bool, device=device)
-    for _ in range(most):
+    tokens, is_done, watched = [], torch.zeros((n, n_each), dtype=torch.bool, device=device), None
+    for place in range(most):
+        if watch and place == watch[0]:
+            watched = logits[..., list(watch[1])]
         if generator is None:
             chosen = logits.argmax(-1)
         else:
             chosen = torch.multinomial(logits.flatten(0, 1).softmax(-1), 1, generator=generator).view(n, n_each)
         chosen = torch.where(is_done, PAD, chosen)
         tokens.append(torch.where(is_done, -1, chosen))
-        is_done = is_done | (chosen == END)
+        is_done = is_done | (chosen == end)
         if is_done.all():
             break
         seen = torch.cat((seen, own), -1)
         logits, at = policy.logits(policy(chosen, at, seen, past)), at + 1
     written = torch.stack(tokens, -1).tolist()
-    return [[[token for token in one if token >= 0] for one in each] for each in written]
+    return [[[token for token in one if token >= 0] for one in each] for each in written], watched

@@ -119,7 +119,7 @@ def compute_publication_features(
     def describe() -> pl.DataFrame:
         graph = build_graph(given, citations, cache_dir=cache_dir, n_threads=n_threads)
         counts = describe_graph(graph, n_threads or pl.thread_pool_size())
-        rows = watched(_with_shares(counts), graph, _STAGE)
+        rows = watched(with_shares(counts), graph, _STAGE)
         facts = given.select("work_id", "publication_year", "primary_field").collect()
         return rows.join(facts, on="work_id", how="left").select(PUBLICATION_FEATURES.names())
 
@@ -193,7 +193,7 @@ class _Years:
         kernels.end_year(lists, place, past, cites_both)
 
 
-def _with_shares(counts: pl.DataFrame) -> pl.DataFrame:
+def with_shares(counts: pl.DataFrame) -> pl.DataFrame:
     """Make the columns of PUBLICATION_FEATURES from whole numbers, null where they count none."""
     n, dated, with_cd, coupled = map(pl.col, ("n_references", "n_references_dated", "n_with_cd", "n_coupled"))
     cited, recent = pl.col("citations"), pl.col("recent_citations")

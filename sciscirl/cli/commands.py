@@ -172,7 +172,7 @@ def presets(*, plugin: str | None = None) -> None:
         plugin: run this Python file first, which registers presets of your own.
     """
     from sciscirl.presets import render_presets
-    from sciscirl.task.registry import load_plugin
+    from sciscirl.task.plugins import load_plugin
 
     if plugin is not None:
         load_plugin(plugin)

@@ -105,16 +105,15 @@ class Epochs(Sequence[Paper]):
 def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:
     """Check before a run that every paper fits into its prompt, at least without its abstract.
 
-    PromptError if not: it names the cap under which all of them fit.
+    PromptError if not: it names the cap under which all of them fit. ReleaseError: as ``TaskRules.see``.
     """
     every = papers.papers if isinstance(papers, Epochs) else papers
+    seen = ((paper, rules.see(paper.view)) for paper in every)
     # A token has at least one byte, so for most papers no token has to be counted.
-    long = [
-        paper for paper in every if count_least(paper.view, lambda text: len(text.encode())) > rules.max_paper_tokens
-    ]
+    long = [one for one in seen if count_least(one[1], lambda text: len(text.encode())) > rules.max_paper_tokens]
     if long:
         count = partial(count_tokens, renderer)
-        build_messages(max(long, key=lambda paper: count_least(rules.see(paper.view), count)), rules, renderer)
+        build_messages(max(long, key=lambda one: count_least(one[1], count))[0], rules, renderer)
 
 
 @dataclass(eq=False)

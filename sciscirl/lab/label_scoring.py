@@ -119,7 +119,7 @@ class LabelScoring:
 
 def make_content_free() -> list[Paper]:
     """Return records that say nothing, so answers show bias. Source: Zhao et al. 2021, arXiv:2102.09690."""
-    views = [PaperView(text, text, None, None, None) for text in _CONTENT_FREE]
+    views = [PaperView(text, text, None, None, None, (), {}) for text in _CONTENT_FREE]
     return [Paper(f"content-free {number}", view, Gold(None, None)) for number, view in enumerate(views, 1)]
 
 

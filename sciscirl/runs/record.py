@@ -23,10 +23,11 @@ from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import read_json, remove_sealed
 from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.presets import UNSTATED
 from sciscirl.runs.checkpoints import find_checkpoint, is_checkpoint, is_over
 from sciscirl.runs.folder import refuse_release
 from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE, keep_rows, write_json
-from sciscirl.task.registry import PLUGINS
+from sciscirl.task.plugins import PLUGINS
 from sciscirl.task.release import EVAL_SPLITS, EvalSplit
 
 if TYPE_CHECKING:
@@ -112,8 +113,9 @@ def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume
     older = read_facts(folder)
     for section in _FIXED:
         for name in facts[section]:
-            if older[section].get(name) != facts[section][name]:
-                changed = say_changed(name, older[section].get(name), facts[section][name])
+            before = older[section].get(name, UNSTATED.get(name))
+            if before != facts[section][name]:
+                changed = say_changed(name, before, facts[section][name])
                 raise SciSciRLError(
                     f"{folder} was begun {changed}. Resume with what it was begun with, or choose another log_path."
                 )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
@@ -95,6 +95,14 @@ def list_labels(target: Target) -> dict[str, tuple[str, ...]]:
     return {column: VOCABULARIES[column] for column in TARGETS[target]}
 
 
+class Reference(NamedTuple):
+    """What a prompt may say about a work that a paper cites; None where the corpus does not know it."""
+
+    title: str
+    publication_year: int | None = None
+    source_name: str | None = None  # the journal or venue
+
+
 @dataclass(frozen=True, slots=True)
 class PaperView:
     """What a prompt may say about a paper. There is no field for a score or a label, so none can leak."""
@@ -105,6 +113,10 @@ class PaperView:
     # When the release was made, whatever the citation window of the score: what came after publication.
     cited_by_count: int | None = field(metadata={"known": "later"})
     primary_field: str | None  # of OpenAlex, for example "Neuroscience"
+    # What the paper built on, in a release that was built with its context; None in any other.
+    references: tuple[Reference, ...] | None = None  # newest first
+    # Columns of PUBLICATION_FEATURES.
+    at_publication: Mapping[str, float | None] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +148,11 @@ class PairView:
 
 
 View: TypeAlias = PaperView | PairView
-#: What a prompt can show of a paper, and what can be hidden of it.
-SEEN: Final = tuple(one.name for one in fields(PaperView))
+Context = Literal["references", "at_publication"]
+#: What a prompt shows of a paper only if it is asked to (``show``): what the paper built on, known at publication.
+CONTEXT: Final[tuple[Context, ...]] = get_args(Context)
+#: What a prompt shows of a paper else.
+SEEN: Final = tuple(one.name for one in fields(PaperView) if one.name not in CONTEXT)
 #: What of it became known only after publication. The citers that it counts are those that make the label.
 LATER: Final = tuple(one.name for one in fields(PaperView) if one.metadata.get("known") == "later")
 #: publication: nothing of LATER is seen. release: all that the release says.
@@ -150,9 +165,9 @@ def change_view(view: View, change: Callable[[PaperView], PaperView]) -> View:
 
 
 def list_hidden(hide: Sequence[str], as_of: str) -> tuple[str, ...]:
-    """List what is not seen of a paper, in the order of SEEN: what ``hide`` names, and what came later."""
+    """List what is not seen of a paper, in the order of its fields: what ``hide`` names, and what came later."""
     hidden = {*hide, *(LATER if as_of == "publication" else ())}
-    return tuple(name for name in SEEN if name in hidden)
+    return tuple(name for name in (*SEEN, *CONTEXT) if name in hidden)
 
 
 def hide_fields(view: View, hidden: Sequence[str]) -> View:

@@ -12,13 +12,7 @@ import numpy as np
 import polars as pl
 
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import (
-    OwnTarget,
-    Target,
-    list_labels,
-    name_gold,
-    short_name,
-)
+from sciscirl.task.papers import OwnTarget, Target, list_labels, name_gold, short_name
 from sciscirl.task.rewards import RewardParts
 
 #: The prediction of an answer that is not valid; it is never right.

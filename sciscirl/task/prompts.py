@@ -16,7 +16,7 @@ import tomllib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 from types import MappingProxyType
@@ -29,6 +29,7 @@ from sciscidata.options.did_you_mean import suggest
 from sciscirl.errors import PromptError
 from sciscirl.task.contracts import ContractName, Reasons, contract_keys, render_answer
 from sciscirl.task.papers import (
+    CONTEXT,
     SEEN,
     TARGETS,
     OwnTarget,
@@ -82,7 +83,7 @@ _CUT: Final = " …"
 _AROUND_PAIR: Final = len('{"A": , "B": }')  # bytes, and so tokens at most
 
 
-def render_parts(contract: ContractName, target: Target, hide: Sequence[str] = ()) -> dict[str, str]:
+def render_parts(contract: ContractName, target: Target, hide: Sequence[str] = CONTEXT) -> dict[str, str]:
     """Write the parts of a system message, in their order; there are no examples of an own label."""
     frame, closing = _TEXTS["frame"], _choose("closing", contract, target)
     examples: list[str] = []
@@ -113,11 +114,13 @@ def _render_task(contract: ContractName, target: Target, hide: Sequence[str]) ->
     own = target.label if isinstance(target, OwnTarget) else None
     hidden = {*hide, *(target.hidden if isinstance(target, OwnTarget) else ())}
     seen = ", ".join(text for name, text in _TEXTS["fields"].items() if name not in hidden)
-    unseen = ", ".join(text for name, text in _TEXTS["fields"].items() if name in hidden)
-    record = {"seen": seen, "hidden": f" Not shown, and null there: {unseen}." if hidden else ""}
+    unseen = ", ".join(text for name, text in _TEXTS["fields"].items() if name in hidden and name not in CONTEXT)
+    record = {"seen": seen, "hidden": f" Not shown, and null there: {unseen}." if unseen else ""}
     question = f" It answers: {_escape_line(own.question)}" if own and own.question else ""
     kind = "pairs" if isinstance(target, PairTarget) else "own" if own else target
     subject, seeing = (_TEXTS[section][kind] for section in ("subject", "unseen"))
+    if "references" not in hidden:
+        seeing = _TEXTS["unseen_beside_references"].get(kind, seeing)
     return f"{subject.format(question=question)} {seeing.format(**record)} {ask}"
 
 
@@ -178,7 +181,19 @@ def render_record(view: View) -> str:
         {"title": "\u005bINST] a\nb", "abstract": null, "publication_year": 2001, "cited_by_count": 3,
         "primary_field": null}
     """
-    return escape_markup(json.dumps(asdict(view), ensure_ascii=False))
+    return escape_markup(json.dumps(_list_shown(view), ensure_ascii=False))
+
+
+def _list_shown(view: View) -> dict[str, Any]:
+    """List by name what may be seen of a paper, or of two: in JSON types, what it built on in words."""
+    if isinstance(view, PairView):
+        return {"A": _list_shown(view.A), "B": _list_shown(view.B)}
+    shown = {name: getattr(view, name) for name in SEEN}
+    if view.references is not None or view.at_publication is not None:
+        from sciscirl.task.context import describe_context  # which is only shown if asked for
+
+        shown |= describe_context(view)
+    return shown
 
 
 def escape_markup(text: str) -> str:
@@ -191,10 +206,10 @@ def _escape_line(text: str) -> str:
 
 
 def cap_view(view: View, n_tokens: int, count_tokens: Callable[[str], int]) -> View:
-    """Shorten the abstract until the paper's record, as the prompt shows it, has at most ``n_tokens`` tokens.
+    """Shorten a paper until its record, as the prompt shows it, has at most ``n_tokens`` tokens.
 
-    The abstract loses whole words from its end and gains ``…``. PromptError if the record does not fit even without it.
-    Each of two papers has half of the tokens.
+    References leave from the end of their list. If that is too little, the abstract loses whole words from its end and
+    gains ``…``. PromptError if the record does not fit without both. Each of two papers has half of the tokens.
 
     Example:
         >>> view = PaperView("Title", "one two three four", 2001, 3, None)
@@ -211,10 +226,15 @@ def cap_view(view: View, n_tokens: int, count_tokens: Callable[[str], int]) -> V
     def cap(one: PaperView) -> PaperView:
         if fits(one):
             return one
-        abstract = one.abstract or ""
-        ends = [match.end() for match in _PIECE.finditer(abstract)]
         # Bisection finds the longest cut that fits, since a longer text has more tokens. That cut was itself counted,
         # so the cap always holds. A tokenizer that is not quite monotonous costs a word at worst.
+        references = one.references or ()
+        cuts = [replace(one, references=references[:n]) for n in range(len(references))]
+        if n_fit := bisect_left(cuts, True, key=lambda cut: not fits(cut)):
+            return cuts[n_fit - 1]
+        one = replace(one, references=one.references and ())
+        abstract = one.abstract or ""
+        ends = [match.end() for match in _PIECE.finditer(abstract)]
         n_fit = bisect_left(ends, True, key=lambda end: not fits(replace(one, abstract=abstract[:end] + _CUT)))
         capped = replace(one, abstract=abstract[: ends[n_fit - 1]] + _CUT if n_fit else one.abstract and "")
         if n_fit == 0 and not fits(capped):
@@ -231,7 +251,8 @@ def cap_view(view: View, n_tokens: int, count_tokens: Callable[[str], int]) -> V
 def count_least(view: View, count_tokens: Callable[[str], int]) -> int:
     """Return the lowest cap under which ``cap_view`` can show a paper, or two."""
     parts = [view.A, view.B] if isinstance(view, PairView) else [view]
-    records = [render_record(replace(one, abstract=one.abstract and "")) for one in parts]
+    least = [replace(one, abstract=one.abstract and "", references=one.references and ()) for one in parts]
+    records = map(render_record, least)
     return len(parts) * max(map(count_tokens, records)) + _AROUND_PAIR * (len(parts) - 1)
 
 
@@ -253,7 +274,7 @@ def _render_example(example: MiniExample, contract: ContractName, target: Target
 
 
 #: What a user message may show of a paper: its record as one line of JSON, or single fields as JSON.
-PAPER_NAMES: Final = ("record", *SEEN)
+PAPER_NAMES: Final = ("record", *SEEN, *CONTEXT)
 #: What both messages may say about the task, in the words of the built-in prompts.
 TASK_NAMES: Final = ("task", "definitions", "checklist", "answer", "examples", "question")
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
@@ -265,8 +286,9 @@ class PromptTemplate:
     """A prompt of one's own: two texts with ``$`` names.
 
     The user message shows the paper: ``$record``, or some of ``$title``, ``$abstract``, ``$publication_year``,
-    ``$cited_by_count`` and ``$primary_field``, each as JSON. Both messages may use ``$task``, ``$definitions``,
-    ``$checklist``, ``$answer``, ``$examples`` and ``$question``, which follow contract and target. ``$$`` is a dollar.
+    ``$cited_by_count``, ``$primary_field``, ``$references`` and ``$at_publication``, each as JSON. The last two need a
+    release with context. Both messages may use ``$task``, ``$definitions``, ``$checklist``, ``$answer``, ``$examples``
+    and ``$question``, which follow contract and target. ``$$`` is a dollar.
 
     Raises:
         PromptError: on construction, if a message asks for anything else, or the system message shows a paper. Or the
@@ -291,7 +313,7 @@ class PromptTemplate:
             found = " ".join(f"${name}" for name in of_paper) or "nothing of it"
             raise PromptError(
                 f"prompt {self.name!r}: its user message shows {found}. Needs the paper once: $record, or some of "
-                f"{_list(SEEN)}."
+                f"{_list(PAPER_NAMES[1:])}."
             )
 
     @property
@@ -314,7 +336,7 @@ class PromptTemplate:
                 raise PromptError(f"prompt {self.name!r}: its {message} message asks for {said}, {why}.{near} {needed}")
         return found
 
-    def filled(self, contract: ContractName, target: Target, hide: Sequence[str] = ()) -> PromptTemplate:
+    def filled(self, contract: ContractName, target: Target, hide: Sequence[str] = CONTEXT) -> PromptTemplate:
         """Return this prompt with the words of the task in it, so that only names of the paper are left."""
         words = render_parts(contract, target, hide) | {"question": render_question(contract, target)}
         words = {name: text.replace("$", "$$") for name, text in words.items()}
@@ -327,11 +349,13 @@ class PromptTemplate:
         return PromptTemplate(name=self.name, system=system, user=user)
 
     def render(
-        self, view: View, contract: ContractName, target: Target, hide: Sequence[str] = ()
+        self, view: View, contract: ContractName, target: Target, hide: Sequence[str] = CONTEXT
     ) -> list[dict[str, str]]:
         """Write the messages about one paper, without the fields in ``hide``: system, then user."""
+        hide = [name for name in hide if name not in CONTEXT or name not in self.shown]
         whole, view = self.filled(contract, target, hide), hide_fields(view, hide)
-        single = {name: escape_markup(json.dumps(value, ensure_ascii=False)) for name, value in asdict(view).items()}
+        shown = dict.fromkeys(CONTEXT) | _list_shown(view)
+        single = {name: escape_markup(json.dumps(value, ensure_ascii=False)) for name, value in shown.items()}
         user = Template(whole.user).substitute(single, record=render_record(view))
         return [
             {"role": "system", "content": Template(whole.system).substitute()},
@@ -364,7 +388,7 @@ def find_prompt(style: str) -> PromptTemplate:
 
 
 def render_prompt(
-    view: View, style: str, contract: ContractName, target: Target = "disruption", hide: Sequence[str] = ()
+    view: View, style: str, contract: ContractName, target: Target = "disruption", hide: Sequence[str] = CONTEXT
 ) -> list[dict[str, str]]:
     """Write the messages that ask about one paper: system, which is the same for every paper, then user.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 import polars as pl
 
@@ -18,9 +18,9 @@ from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import File, PositiveInt, check_fields
 from sciscidata.own_label import stated_label
 from sciscidata.release.read import Release, read_release
-from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.task.papers import (
+    CONTEXT,
     PAIRS,
     SCORES,
     SEEN,
@@ -31,6 +31,7 @@ from sciscirl.task.papers import (
     PairTarget,
     Paper,
     PaperView,
+    Reference,
     Target,
     TargetName,
     class_of,
@@ -140,7 +141,7 @@ def read_split(
     return [
         Paper(
             row["openalex_id"],
-            PaperView(**{name: None if name in hidden else row[name] for name in SEEN}),
+            PaperView(**{name: None if name in hidden else row[name] for name in SEEN}, **_read_context(row)),
             Gold(
                 row["disruption_label"],
                 row["novelty_label"],
@@ -151,6 +152,14 @@ def read_split(
         )
         for row in rows.iter_rows(named=True)
     ]
+
+
+def _read_context(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what a paper built on, {} in a release that was built without it."""
+    context = {name: row[name] for name in CONTEXT if name in row}
+    if "references" in context:
+        context["references"] = tuple(Reference(**one) for one in context["references"])
+    return context
 
 
 def _read_rows(release: Release, split: str) -> pl.DataFrame:
@@ -294,29 +303,6 @@ def open_release(release_folder: str | Path) -> Release:
         raise ReleaseError(str(error)) from error
 
 
-def read_ids(path: Path, release_folder: str | Path) -> set[str]:
-    """Read the ids of papers, one a line (ReleaseError: the file cannot be read, or an id is in no split)."""
-    try:
-        words = decode_text(read_whole(path)).split()
-    except (OSError, ValueError) as error:
-        raise ReleaseError(f"ids is {path}, which cannot be read: {error}. Give a file with an id a line.") from error
-    if not words:
-        raise ReleaseError(f"{path} has no ids. Write the ids of papers of the release, one a line.")
-    from sciscidata.records.ids import openalex_number
-
-    release = open_release(release_folder)
-    known = {one for split in release.splits for one in _read_rows(release, split)["openalex_id"]}
-    numbers = {word: openalex_number(word, "W") for word in words if word not in known}  # of a URL, in any case
-    listed = {word if numbers.get(word) is None else f"W{numbers[word]}" for word in words}
-    strange = listed - known
-    if strange:
-        raise ReleaseError(
-            f"of {len(listed):,} ids {path} names {len(strange):,} that {release_folder} does not have, first "
-            f"{min(strange)}. Name works of the release, with ids as it has them."
-        )
-    return listed
-
-
 class Part(NamedTuple):
     """Papers of a release that a run trains on or is judged by.
 
@@ -348,7 +334,11 @@ class Part(NamedTuple):
         if self.n_held_out and self.split == "train":
             papers = hold_out(papers, self.n_held_out)[self.name == "held_out"]
         if self.ids is not None:
-            listed = read_ids(Path(self.ids), self.release)
+            from sciscirl.task.listed_papers import read_ids  # which few runs need
+
+            release = open_release(self.release)
+            known = {one for split in release.splits for one in _read_rows(release, split)["openalex_id"]}
+            listed = read_ids(Path(self.ids), known, self.release)
             papers = [paper for paper in papers if paper.openalex_id in listed]
         if isinstance(target, PairTarget):
             from sciscirl.task.pairs import pair_papers  # which no other task needs

@@ -12,31 +12,26 @@ from typing import Final, Literal
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.options.did_you_mean import suggest
-from sciscirl.errors import PromptError, ReleaseError, RewardError, SciSciRLError
+from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.task.contracts import Answer, ContractName, Reasons, is_cut_off, parse_answer, render_answer, void
 from sciscirl.task.papers import (
+    CONTEXT,
     SEEN,
     AsOf,
+    Context,
     OwnTarget,
     PairTarget,
     Paper,
+    PaperView,
     Target,
     View,
+    change_view,
     count_labels,
-    hide_fields,
     list_hidden,
     list_labels,
 )
 from sciscirl.task.prompts import STYLES, PromptTemplate, find_prompt
-from sciscirl.task.rewards import (
-    BUILT_IN,
-    REWARDS,
-    RewardParts,
-    RewardTable,
-    balance,
-    find_reward,
-    score_answer,
-)
+from sciscirl.task.rewards import BUILT_IN, REWARDS, RewardParts, RewardTable, balance, find_reward, score_answer
 
 #: How the labels of a paper count. equal: its label, like that of any other. confidence: its label, as much as one can
 #: trust it. chances: each label, as likely as it is.
@@ -57,6 +52,8 @@ class Task:
         reward: a name in the table of rewards; options such as reward_correct change its numbers.
         max_paper_tokens: cut the text of a paper to this many tokens.
         hide: fields of a paper that neither prompt nor baselines see, such as primary_field.
+        show: what the paper built on, of a release with context. references: works that it cites. at_publication: what
+            earlier works made of these, in words.
         as_of: what prompt and baselines know of a paper. publication: nothing that came later, so cited_by_count is
             hidden. release: all that the release says of it.
         weight: how the labels of a paper count, in rewards and in supervised training. equal: its label, like that of
@@ -70,6 +67,7 @@ class Task:
     reward: str = "soft"
     max_paper_tokens: PositiveInt = 1024  # not published
     hide: tuple[str, ...] = ()
+    show: tuple[Context, ...] = ()
     as_of: AsOf = "release"  # as published: the presets of our own have publication
     weight: Weight = "equal"
 
@@ -129,11 +127,15 @@ class TaskRules(Task):
             )
 
     def _check_hidden(self) -> None:
+        every = (*SEEN, *CONTEXT)
         for name in self.hide:
-            if name not in SEEN:
-                raise SciSciRLError(f"hide names {name!r}, needs some of {', '.join(SEEN)}.{suggest(name, SEEN)}")
-        object.__setattr__(self, "hide", tuple(name for name in SEEN if name in self.hide))
-        if {*SEEN} == {*self.hidden, *(self.target.hidden if isinstance(self.target, OwnTarget) else ())}:
+            if name not in every:
+                raise SciSciRLError(f"hide names {name!r}, needs some of {', '.join(every)}.{suggest(name, every)}")
+            if name in self.show:
+                raise SciSciRLError(f"hide and show both name {name}. Leave it out of one of them.")
+        object.__setattr__(self, "hide", tuple(name for name in every if name in self.hide))
+        object.__setattr__(self, "show", tuple(name for name in CONTEXT if name in self.show))
+        if {*every} == {*self.unseen, *(self.target.hidden if isinstance(self.target, OwnTarget) else ())}:
             raise SciSciRLError(f"hide names every field of a paper. Leave one of {', '.join(SEEN)} to judge by.")
         shown = [name for name in (self.own_prompt.shown if self.own_prompt else ()) if name in self.hidden]
         if shown:
@@ -141,42 +143,33 @@ class TaskRules(Task):
             if shown[0] not in self.hide:
                 why = "nobody knew at publication. Leave it out, or set as_of=release."
             raise PromptError(f"prompt {self.style!r} shows ${shown[0]}, which {why}")
-        if (
-            isinstance(self.target, PairTarget)
-            and self.own_prompt is not None
-            and "record" not in self.own_prompt.shown
-        ):
+        if self.own_prompt is None or "record" in self.own_prompt.shown:
+            return
+        if isinstance(self.target, PairTarget):
             raise PromptError(
                 f"prompt {self.style!r} shows single fields, and a pair has two of each. Show $record instead."
+            )
+        if lacking := [name for name in self.show if name not in self.own_prompt.shown]:
+            raise PromptError(
+                f"show names {lacking[0]}, and prompt {self.style!r} has no place for it. Write ${lacking[0]} or "
+                "$record into it, or leave it out of show."
             )
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
         """Return these rules, with class counts if the reward is balanced; a reward that is a function is tried."""
         if self._unfitted.function is not None:
-            self._try_function(islice(papers, _N_TRIED))
+            from sciscirl.task.function_trial import try_function  # which few rewards need
+
+            answers = [*map(self.parse, find_shortest_answers(self))]
+            if self.contract != "probabilities":
+                answers = [replace(one, confidence=confidence) for one in answers for confidence in (0.0, 0.5, 1.0)]
+            try_function(self.reward, self.score, answers, islice(papers, _N_TRIED))
         if not self._unfitted.is_balanced:
             return self
         counts = count_labels(papers, self.target) if not self.is_weighed else self._weigh_labels(papers)
         rules = replace(self, class_counts=counts)
         self._balance(rules.class_counts)
         return rules
-
-    def _try_function(self, papers: Iterable[Paper]) -> None:
-        answers = [*map(self.parse, find_shortest_answers(self))]
-        if self.contract != "probabilities":
-            answers = [replace(answer, confidence=confidence) for answer in answers for confidence in (0.0, 0.5, 1.0)]
-        for paper in papers:
-            gold = tuple(paper.labels(self.target).values())
-            earned = {(tuple(one.labels.values()), one.confidence): self.score(one, paper).total for one in answers}
-            best = max(reward for (labels, _), reward in earned.items() if labels == gold)
-            for (labels, confidence), reward in earned.items():
-                right = earned[gold, confidence]
-                if labels != gold and (reward >= best or reward > right):
-                    raise RewardError(
-                        f"reward {self.reward!r} pays {reward:g} for {', '.join(labels)}, confidence {confidence:g}, "
-                        f"and {right:g} for the right answer to {paper.openalex_id} ({best:g} at best). Needs more for "
-                        "the right one."
-                    )
 
     def score(self, answer: Answer, paper: Paper) -> RewardParts:
         """Reward one judged answer to a paper."""
@@ -228,21 +221,37 @@ class TaskRules(Task):
     @property
     def prompt(self) -> PromptTemplate:
         """The prompt, as a template that needs nothing but the paper."""
-        return (self.own_prompt or find_prompt(self.style)).filled(self.contract, self.target, self.hidden)
+        return (self.own_prompt or find_prompt(self.style)).filled(self.contract, self.target, self.unseen)
 
     @property
     def hidden(self) -> tuple[str, ...]:
         """What neither prompt nor baselines see of a paper: what ``hide`` names, and what ``as_of`` leaves out."""
         return list_hidden(self.hide, self.as_of)
 
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """What a prompt does not show of a paper: what is hidden, and the context that nobody asked to see."""
+        shown = {*self.show, *(self.own_prompt.shown if self.own_prompt else ())}
+        return (*self.hidden, *(name for name in CONTEXT if name not in shown and name not in self.hidden))
+
     def see(self, view: View) -> View:
-        """Return a paper without what is hidden."""
-        return hide_fields(view, self.hidden)
+        """Return a paper as a prompt shows it (ReleaseError: what is to be shown, its release has not)."""
+        unseen = self.unseen
+
+        def look(one: PaperView) -> PaperView:
+            if lacking := [name for name in CONTEXT if name not in unseen and getattr(one, name) is None]:
+                raise ReleaseError(
+                    f"the prompt shows {lacking[0]}, and the release has none of its papers. Build a release with the "
+                    "context of its papers: sciscidata build ... --context."
+                )
+            return replace(one, **dict.fromkeys(unseen))
+
+        return change_view(view, look)
 
     def render(self, view: View) -> list[dict[str, str]]:
         """Write the messages that ask about one paper."""
         prompt = self.own_prompt or find_prompt(self.style)
-        return prompt.render(view, self.contract, self.target, self.hidden)
+        return prompt.render(self.see(view), self.contract, self.target, self.unseen)
 
     def _balance(self, counts: Iterable[tuple[str, int]]) -> RewardTable:
         return balance(self._unfitted, counts, self.target if isinstance(self.target, OwnTarget) else None)

@@ -49,6 +49,14 @@ def toy_slice(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def context_slice(toy_slice, tmp_path_factory):
+    """The toy release with what its papers built on."""
+    from tests.sciscirl.papers import add_context
+
+    return add_context(toy_slice, tmp_path_factory.mktemp("toy") / "with_context")
+
+
+@pytest.fixture(scope="session")
 def toy_model(tmp_path_factory) -> str:
     """A folder with a tokenizer and no weights: all that a client needs of a model."""
     from tests.sciscirl.toy import make_tokenizer

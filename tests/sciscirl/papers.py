@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +12,9 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
+from sciscidata.disruption.publication_features import PUBLICATION_FEATURES
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
+from sciscidata.release.read import hash_manifest, render_manifest, sha256_of
 from sciscidata.release.release import DRAWN, Target, write_release
 from sciscidata.sampling.config import Balance, SplitConfig
 from sciscidata.schemas import EXAMPLE, WORKS
@@ -73,4 +77,44 @@ def write_slice(
     split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev, balance=balance)
     manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split), **stated}
     write_release(drawn, texts, manifest, Target(folder))
+    return folder
+
+
+#: Of a paper with 33 references; a year, a venue and a number may be unknown.
+NUMBERS = {
+    "n_references": 33, "n_references_dated": 30, "reference_age_mean": 8.54, "reference_age_median": 7.5,
+    "reference_age_min": 0, "reference_age_max": 61, "reference_citations": 1204, "reference_citations_mean": 36.48,
+    "reference_citations_median": 12.0, "reference_citations_max": 1400, "share_references_uncited": 0.1212,
+    "reference_recent_citations": 301, "reference_recent_citations_mean": 9.12, "n_references_with_cd": 22,
+    "reference_cd_mean": -0.0213, "n_coupled": 2540, "n_coupled_twice": 83, "coupling_max": 9, "coupling_mean": 1.27,
+}  # fmt: skip
+
+
+def add_context(release: Path, folder: Path) -> Path:
+    """Copy a release, and say of each work what it built on, as ``sciscidata build --context`` does."""
+    shutil.copytree(release, folder)
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    numbers = {name: PUBLICATION_FEATURES[name] for name in NUMBERS}
+    kinds = {"title": pl.String(), "publication_year": pl.Int32(), "source_name": pl.String()}
+    for split in ("train", "dev", "test"):
+        path = folder / f"{split}.parquet"
+        if not path.exists():
+            continue
+        rows = pl.read_parquet(path)
+        references = [
+            [
+                {"title": f"Work {n} before {own}", "publication_year": 1980 - n if n else None, "source_name": "Old"}
+                for n in range(place % 4)
+            ]
+            for place, own in enumerate(rows["openalex_id"])
+        ]
+        known = [NUMBERS | {"n_references": 33 + place} for place in range(len(rows))]
+        rows.with_columns(
+            pl.Series("references", references, pl.List(pl.Struct(kinds))),
+            pl.Series("at_publication", known, pl.Struct(numbers)),
+        ).write_parquet(path)
+        content = path.read_bytes()
+        manifest["files"][path.name] |= {"sha256": sha256_of(content), "bytes": len(content)}
+    manifest["manifest_sha256"] = hash_manifest(manifest)
+    (folder / "manifest.json").write_bytes(render_manifest(manifest))
     return folder

@@ -33,16 +33,15 @@ from sciscirl.lab.evaluation.bootstrap import (
 )
 from sciscirl.metrics.metrics import COMPARED, Counts, find_right, measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import find_target, split_by_label
+from sciscirl.presets import UNSTATED
 
 #: Settings that decide how a model is asked and paid. A pair that differs in one differs in more than the weights.
 ASKED: Final = (
     "style", "prompt_sha256", "contract", "reward", "max_tokens", "max_paper_tokens", "temperature", "top_p",
-    "renderer", "dtype", "hide", "as_of", "answers", "prior_correction",
+    "renderer", "dtype", "hide", "show", "as_of", "answers", "prior_correction",
 )  # fmt: skip
 #: What runs and evaluations did before they stated it.
-_UNSTATED: Final[Mapping[str, Any]] = MappingProxyType(
-    {"hide": [], "as_of": "release", "answers": "sampled", "prior_correction": ""}
-)
+_UNSTATED: Final[Mapping[str, Any]] = MappingProxyType({**UNSTATED, "answers": "sampled", "prior_correction": ""})
 
 
 #: The metrics of each model.
@@ -123,7 +122,7 @@ def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
     if not settings:
         return {}
     if "baseline" in settings:
-        return {name: settings.get(name, _UNSTATED[name]) for name in ("hide", "as_of")}
+        return {name: settings.get(name, _UNSTATED[name]) for name in UNSTATED}
     of_run = {"temperature": "eval_temperature", "top_p": "eval_top_p"} if "learning_rate" in settings else {}
     named = {name: of_run.get(name, name) for name in ASKED}
     stated = {name: settings[setting] for name, setting in named.items() if settings.get(setting) is not None}

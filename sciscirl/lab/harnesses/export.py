@@ -17,7 +17,7 @@ from sciscirl.lab.answer_length import check_max_tokens
 from sciscirl.options import AskedOptions, PresetName, partial_of_preset
 from sciscirl.presets import describe_rules, find_preset, recall_rules
 from sciscirl.task.experiment import Preset
-from sciscirl.task.papers import Paper
+from sciscirl.task.papers import Context, Paper
 from sciscirl.task.release import Part, SplitName, choose_target, open_release
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
@@ -34,10 +34,12 @@ class ExportConfig(AskedOptions, PresetName):
         out: the new folder.
         preset: prompt, contract and reward; not an adversarial one.
         target: disruption, novelty, joint, pairs, or an own label of the release; None: the preset's.
+        show: what the papers built on, of a release with context: references, at_publication; None: as the preset.
     """
 
     out: Path
     target: str | None = None
+    show: tuple[Context, ...] | None = None
 
 
 def export_task(config: ExportConfig) -> Path:
@@ -52,7 +54,7 @@ def export_task(config: ExportConfig) -> Path:
         )
     out = real_path(config.out)
     check_target(out, can_replace=False)
-    rules = preset.rules
+    rules = preset.rules if config.show is None else replace(preset.rules, show=config.show)
     if rules.is_weighed:
         raise SciSciRLError(
             f"preset {preset.name} weighs papers by {rules.weight}, and other harnesses do not. Choose another preset."

@@ -207,6 +207,8 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
         line += f" {compared.n_papers:,} papers are too few to tell."
     if run.withheld:
         line += f" Prompts withheld: {', '.join(run.withheld)}."
+    if run.shown_context:
+        line += f" Prompts showed what the papers built on: {', '.join(run.shown_context)}."
     if run.shown_later:
         line += f" Prompts showed what came after publication: {', '.join(run.shown_later)}."
     return Verdict(score, before, above, line)

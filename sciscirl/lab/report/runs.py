@@ -35,6 +35,7 @@ from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE, parse_row, read_l
 from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.runs.record import RUN_FILE, find_eval_split, is_supervised, name_facts, name_run, read_facts
 from sciscirl.task.papers import (
+    CONTEXT,
     LATER,
     TARGETS,
     AsOf,
@@ -106,9 +107,18 @@ class RecordedRun:
     @property
     def shown_later(self) -> list[str]:
         """What its prompts showed, and nobody knew at publication."""
-        prompt = self.settings.get("prompt")
-        user = str(prompt.get("user")) if isinstance(prompt, Mapping) else "$record"  # that of older runs
+        user = self._user
         return [name for name in LATER if name not in self.withheld and ("$record" in user or f"${name}" in user)]
+
+    @property
+    def shown_context(self) -> list[str]:
+        """What its prompts showed of what papers built on; older runs showed nothing of it."""
+        return [name for name in CONTEXT if name in (self.settings.get("show") or ()) or f"${name}" in self._user]
+
+    @property
+    def _user(self) -> str:
+        prompt = self.settings.get("prompt")
+        return str(prompt.get("user")) if isinstance(prompt, Mapping) else "$record"  # that of older runs
 
     @property
     def last(self) -> Evaluation | None:
@@ -349,6 +359,7 @@ class _Settings(msgspec.Struct):
     target: str = "disruption"  # older runs name none
     own_label: Any = None
     hide: list[str] = []
+    show: list[str] = []
     as_of: AsOf = "release"
 
 

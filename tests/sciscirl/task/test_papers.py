@@ -23,7 +23,7 @@ from sciscidata.schemas import SCORES as SCORES_OF_RELEASE
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
-from sciscirl.task.papers import TARGETS, Gold, PaperView
+from sciscirl.task.papers import CONTEXT, SEEN, TARGETS, Gold, PaperView, Reference
 from sciscirl.task.predictions import make_prediction
 from sciscirl.task.prompts import STYLES, render_prompt
 from sciscirl.task.release import Part, read_split
@@ -52,7 +52,11 @@ sentinels = st.tuples(*(st.integers(100_000_000, 999_999_999) for _ in SCORES))
 
 def test_a_view_has_no_field_for_a_score_or_a_label():
     seen = {field.name for field in fields(PaperView)}
-    assert seen == {"title", "abstract", "publication_year", "cited_by_count", "primary_field"}
+    assert seen == {*SEEN, *CONTEXT}
+    assert SEEN == ("title", "abstract", "publication_year", "cited_by_count", "primary_field")
+    # What a paper built on: works that it cites, and what earlier years made of these.
+    assert CONTEXT == ("references", "at_publication")
+    assert Reference._fields == ("title", "publication_year", "source_name")
     assert not seen & {*SCORES, "disruption_label", "novelty_label", "concepts", "openalex_id"}
     with pytest.raises(TypeError, match="cd_index"):
         PaperView("t", "a", 2000, 1, None, cd_index=0.5)  # type: ignore[call-arg]
