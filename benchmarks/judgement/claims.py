@@ -162,6 +162,11 @@ def claim_at_publication() -> Iterator[str]:
     yield f"{first[words]['accuracy'][0]:.2f} and {second[words]['accuracy'][0]:.2f}"
     over = [say_kept(rows[both][f"over {known}"], 3, "+") for rows in (first, second)]
     yield f"{over[0]}, and on the second test {over[1]}"
+    titles = {row["set"]: row for row in read_kept("context") if row["slice"] == "two"}
+    over = say_kept(titles["words and titles of references"]["over words"], 3, "+")
+    yield f"Titles of references add {over} to words"
+    over = say_kept(titles["MiniLM of text and titles of references, numbers"]["over numbers"], 3, "+")
+    yield f"MiniLM embeddings of both texts {over} to what was known"
 
 
 def claim_differing(runs: Runs) -> Iterator[str]:
@@ -182,7 +187,8 @@ def claim_looks() -> Iterator[str]:
         for one in line["judged"]
         if one["side"] == "test" and one.get("step") != 0
     }
-    others = sum(row["set"] != "words" for row in read_kept("at_publication"))
+    sets = {(row["slice"], row["set"]) for row in read_kept("at_publication") + read_kept("context")}
+    others = len({one for one in sets if one[1] not in ("words", "numbers", "words and numbers", "MiniLM")})
     stacked = sum(name.endswith(" and model") for row in read_kept("stack") for name in row["rows"])
     fields = len(FIELDS) * sum(row["way"] != "words" for row in read_kept("fields")["pooled"])
     yield f"At least {len(judged) + others + stacked + fields + 1 + N_TRIED} variants"  # 1: words of titles

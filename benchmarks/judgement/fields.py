@@ -31,10 +31,10 @@ def leave_out(papers: Papers, field: str) -> Papers:
     return papers._replace(sides=sides)
 
 
-def judge_ways(papers: Papers) -> dict[str, Any]:
-    """Return which label each way says of each test paper."""
+def judge_ways(papers: Papers) -> dict[str, dict[str, Any]]:
+    """Return for each way which label it says of each test paper (``said``), and its ``strength``."""
     made = make_inputs(papers)
-    return {WAYS[row["set"]]: row["said"] for row in judge({key: made[key] for key in WAYS}, papers, ())}
+    return {WAYS[row["set"]]: row for row in judge({key: made[key] for key in WAYS}, papers, ())}
 
 
 def draw_example() -> pl.DataFrame:
@@ -51,19 +51,20 @@ def main(papers: Path, slices: Path, out: Path) -> None:
     pool = read_pool(papers, slices)
     two = read_slice(pool, slices / "two.parquet")
     fields = two.own["primary_field"].unique().sort().to_list()
-    said: dict[str, dict[str, np.ndarray]] = {way: {} for way in WAYS.values()}
+    judged: dict[str, dict[str, dict[str, Any]]] = {way: {} for way in WAYS.values()}
     gold = {}
     for field in fields:
         own = leave_out(two, field)
         gold[field] = two.gold[own.sides["test"]]
-        for way, answers in judge_ways(own).items():
-            said[way][field] = answers
+        for way, row in judge_ways(own).items():
+            judged[way][field] = row
     rows = []
-    for way, answers in said.items():
-        right = {field: (answers[field] == gold[field]).astype(float) for field in fields}
+    for way, of in judged.items():
+        right = {field: (of[field]["said"] == gold[field]).astype(float) for field in fields}
         row = {"way": way, "accuracy": say_interval(np.concatenate([right[field] for field in fields]))}
         row |= {"fields": {field: round(float(one.mean()), 4) for field, one in right.items()}}
-        rows.append(row | {"said": {field: answers[field].tolist() for field in fields}})
+        row |= {"strengths": {field: of[field]["strength"] for field in fields}}
+        rows.append(row | {"said": {field: of[field]["said"].tolist() for field in fields}})
 
     example = draw_example()
     shared = [name for name in two.own.columns if name in example.columns]
@@ -73,8 +74,9 @@ def main(papers: Path, slices: Path, out: Path) -> None:
     carried = Papers(both, sides, np.array([LABELS.index(label) for label in both["disruption_label"]]))
     test = carried.gold[sides["test"]]
     sixth = []
-    for way, answers in judge_ways(carried).items():
-        sixth.append({"way": way, "accuracy": say_interval((answers == test).astype(float)), "said": answers.tolist()})
+    for way, row in judge_ways(carried).items():
+        is_right = (row["said"] == test).astype(float)
+        sixth.append({"way": way, "accuracy": say_interval(is_right), "said": row["said"].tolist()})
     found = {"papers": {field: gold[field].size for field in fields}, "pooled": rows,
              "example": {"papers": test.size, "test": test.tolist(), "rows": sixth}}  # fmt: skip
     out.write_text(json.dumps(found) + "\n", "utf-8")

@@ -48,12 +48,17 @@ SAW = {
     **dict.fromkeys(("long", "references", "numbers", "both"), BOTH),
     **dict.fromkeys(("all", "metadata"), LATER),
 }
-#: The sets of columns of ``at_publication.json`` and ``second.json``: what they saw, and the row's name.
+#: The rows of ``at_publication.json``, ``context.json`` and ``second.json``: what they saw, and how the page says it.
 SETS = {
     "field and year": (KNOWN, "field and year"),
     "references": (KNOWN, "field, year, references"),
     "references, coupling and CD": (KNOWN, "`at_publication`: with earlier works that share them, their CD index"),
-    "words, references, coupling and CD": (BOTH, "`words_at_publication`: `words` with these"),
+    "words and titles of references": (BOTH, "`words` with titles of references"),
+    "words, references, coupling and CD": (BOTH, "`words_at_publication`: `words` with `at_publication`"),
+    "words, titles of references, numbers": (BOTH, "`words_at_publication` with titles of references"),
+    "MiniLM of text and titles of references": (BOTH, "MiniLM with titles of references"),
+    "MiniLM and numbers": (BOTH, "MiniLM with `at_publication`"),
+    "MiniLM of text and titles of references, numbers": (BOTH, "MiniLM with both"),
 }
 #: The ways of the table of fields left out.
 FIELD_WAYS = {
@@ -145,8 +150,17 @@ def list_sets() -> Iterator[tuple[str, Row]]:
     second = [{"slice": "second"} | row for row in read_kept("second")["rows"]]
     for key in ["majority", "words", *SETS]:
         saw, name = SETS.get(key, ("", ""))
-        rows = [row for row in read_kept("at_publication") + second if row["set"] == key]
-        yield key, Row(saw, name, {row["slice"]: say_kept(row["accuracy"]) for row in rows})
+        rows = [row for row in read_kept("context") + read_kept("at_publication") + second if row["set"] == key]
+        if rows:
+            yield key, Row(saw, name, {row["slice"]: say_kept(row["accuracy"]) for row in rows})
+
+
+def list_stacked() -> Iterator[Row]:
+    """Return the rows of SmolLM2 stacked on baselines."""
+    names = {"numbers and model": "`at_publication`", "words and numbers, and model": "`words_at_publication`"}
+    for key, name in names.items():
+        cells = {row["slice"]: f"{row['rows'][key]['accuracy']:.2f}" for row in read_kept("stack")}
+        yield Row(BOTH, f"SmolLM2, SFT, stacked on {name}", cells)
 
 
 def list_rows(slices: Slices, runs: Runs) -> list[Row]:
@@ -156,7 +170,7 @@ def list_rows(slices: Slices, runs: Runs) -> list[Row]:
     for row, key in ((WAYS["tfidf"], "words"), (WAYS["majority"], "majority")):
         next(way for way in ways if way.name == row).cells["second"] = sets.pop(key).cells["second"]
     order = ["", TEXT, KNOWN, BOTH, LATER]
-    rows = sorted([*sets.values(), *ways], key=lambda row: order.index(row.saw))
+    rows = sorted([*sets.values(), *list_stacked(), *ways], key=lambda row: order.index(row.saw))
     is_first = [at == 0 or row.saw != rows[at - 1].saw for at, row in enumerate(rows)]
     return [row if first else row._replace(saw="") for row, first in zip(rows, is_first, strict=True)]
 
@@ -224,7 +238,8 @@ def list_dots(slices: Slices, runs: Runs) -> list[Dot]:
     stack = next(row for row in read_kept("stack") if row["slice"] == "two")
     right = stack["rows"]["numbers and model"]["accuracy"]
     half = 1.96 * (right * (1 - right) / stack["papers"]) ** 0.5
-    both, known = [*SETS][-1], [*SETS][-2]
+    known = "references, coupling and CD"
+    both = f"words, {known}"
 
     def own(way: str) -> tuple[float, float, float]:
         right = find_right(slices, runs, "two", way)
