@@ -52,6 +52,8 @@ class BuildConfig(Configuration):
         label: a label of your own, beside disruption and novelty. None: there is none.
         split: how many works are drawn, and which classes get equal counts; by default fewer of the example.
         api: how to reach OpenAlex.
+        context: add to each row references, the works that it cites, and at_publication, what earlier years said of
+            these.
         scores_file: write scores.parquet too: counts, z and venue of each released work, so that verify can recompute
             the scores.
         cache_dir: folder for what later runs can use again.
@@ -73,6 +75,7 @@ class BuildConfig(Configuration):
     label: OwnLabel | None = None
     split: SplitConfig = _SPLIT
     api: ApiConfig = field(default_factory=ApiConfig)
+    context: bool = False
     scores_file: bool = True
     cache_dir: Path = field(default_factory=default_cache_dir)
     overwrite: bool = False
@@ -110,6 +113,8 @@ class BuildConfig(Configuration):
             yield f"LabelThresholds.cells {of_cells}", sample, "set LabelThresholds.cells={}"
         if "novelty_label" in balanced:
             yield f"{balance} needs novelty labels", without_novelty, by_disruption
+        if self.context:
+            yield "BuildConfig.context needs the citations of all works", sample or published, "leave the option out"
         if self.background is not None:
             yield "BuildConfig.background is given", without_novelty or published, "give no background"
         if self.eligibility.min_label_confidence:

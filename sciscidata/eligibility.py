@@ -179,7 +179,8 @@ class Filter:
     is_new: bool = False
 
 
-def _is_blank(column: str) -> pl.Expr:
+def is_blank(column: str) -> pl.Expr:
+    """Say of each work whether a text is missing or empty; never null."""
     return pl.col(column).str.strip_chars().fill_null("") == ""
 
 
@@ -219,9 +220,9 @@ FILTERS: Final[Mapping[str, Filter]] = {
         lambda config, _: config.languages
         and ~pl.col("language").is_in(config.languages).fill_null(value=config.keep_unknown_language)),
     "no_title": Filter("no title", ("require_title",), ("title",),
-        lambda config, _: config.require_title and _is_blank("title")),
+        lambda config, _: config.require_title and is_blank("title")),
     "no_abstract": Filter("no abstract", ("require_abstract",), ("abstract",),
-        lambda config, _: config.require_abstract and _is_blank("abstract")),
+        lambda config, _: config.require_abstract and is_blank("abstract")),
     "no_year": Filter("no publication year", (), ("publication_year",),
         lambda _, __: pl.col("publication_year").is_null()),
     "year_range": Filter("year outside the chosen range", ("min_year", "max_year"), ("publication_year",),

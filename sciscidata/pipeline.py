@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from sciscidata.config import BuildConfig, refuse_unread_of_published, refuse_windows
+from sciscidata.config import BuildConfig, no_effect, refuse_unread_of_published, refuse_windows
 from sciscidata.diagnostics.diagnose import log_warnings
 from sciscidata.diagnostics.of_release import check_works, describe, plot_pictures
 from sciscidata.eligibility import remark_on_names
@@ -29,6 +29,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
 from sciscidata.own_label import vocabularies
 from sciscidata.records.listed_ids import ListedIds
+from sciscidata.release.context import find_context
 from sciscidata.release.export import write_labelled
 from sciscidata.release.read import Release
 from sciscidata.release.release import Target, check_target, write_release
@@ -37,7 +38,7 @@ from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.draw import Drawn, draw
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import Corpus
-from sciscidata.scoring import add_confidence, label_works, score
+from sciscidata.scoring import Computed, add_confidence, label_works, score
 from sciscidata.sources.id_files import read_ids
 from sciscidata.sources.kinds import Ask, Citations, Scored, Scores
 from sciscidata.sources.registry import SourceConfig, find_source, open_citations, open_source
@@ -86,7 +87,8 @@ def build(config: BuildConfig) -> Release:
     refuse_unwritable(config.out)
     background = describe_background(config.background, config.novelty)
     listed = None if config.ids is None else read_ids(config.ids, config.id_column)
-    with _open_in_steps(config, "filter and draw", "write the release") as source:
+    steps = ("filter and draw", *(["describe references"] if config.context else []), "write the release")
+    with _open_in_steps(config, *steps) as source:
         config = _choose_listed(config, listed, source)
         demand = config.demand
         scored = score(source, demand, config.measures)
@@ -94,10 +96,17 @@ def build(config: BuildConfig) -> Release:
         labelled, label = label_works(scored, config.thresholds, config.label)
         drawn = _draw_or_shrink(labelled, replace(demand, label=label), config)
         manifest = describe(labelled, drawn, config, background)
+        context = _describe_references(labelled, drawn) if config.context else None
         begin_step("write the release")
         scores_file = config.scores_file and labelled.facts.has_index
         target = Target(config.out, config.overwrite, scores_file, partial(plot_pictures, labelled, drawn, manifest))
-        return write_release(drawn.drawn, drawn.works, manifest, target)
+        return write_release(drawn.drawn, drawn.works, manifest, target, context)
+
+
+def _describe_references(labelled: Scored, drawn: Drawn) -> pl.DataFrame:
+    begin_step("describe references")
+    assert isinstance(labelled, Computed)  # the configuration refuses scores of others
+    return find_context(drawn.drawn["work_id"], labelled.graph, labelled.works)
 
 
 def _choose_listed(config: BuildConfig, listed: ListedIds | None, source: Citations | Scores | Ask) -> BuildConfig:
@@ -202,6 +211,9 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
             "an engine scores the works of a corpus on disk; other sources are read by one process. Make a corpus with "
             "`sciscidata ingest`, and name it as source."
         )
+    if config.context:
+        reason = "an export has the columns of labels only"
+        raise no_effect(BuildConfig, ["context"], reason, "draw a release with it (`sciscidata build`)")
     refuse_windows(config)
     refuse_unread_of_published(config)
     check_target(config.out, can_replace=False)

@@ -29,7 +29,7 @@ from sciscidata.stages import write_cd_index
 KINDS: Final = {"release": "a release", "corpus": "a corpus", "scores": "a file of scores", "frame": "a frame"}
 _NEEDED: Final = "Give two releases, two corpora or two files of CD indices."
 #: Parts of a manifest whose entries are compared, and what comes before the names of these entries.
-_SECTIONS: Final = {"cd": "", "thresholds": "", "split": "", "eligibility": "", "source": "source "}
+_SECTIONS: Final = {"cd": "", "thresholds": "", "split": "", "eligibility": "", "build": "", "source": "source "}
 #: Entries of a provenance that follow from the others.
 _HIDDEN: Final = ("removed_sha256", "report_sha256", "n_parts")
 

@@ -66,8 +66,9 @@ def _quotas(config: BuildConfig) -> dict[str, int]:
 
 def _describe_draw(config: BuildConfig) -> str:
     quotas = _quotas(config)
+    with_context = " with their references" if config.context else ""
     *first, last = [f"{size:,} {name}" for name, size in config.split.sizes.items()]
-    return f"{', '.join(first)} and {last} works{': ' * bool(quotas)}{_list_counts(quotas)}"
+    return f"{', '.join(first)} and {last} works{with_context}{': ' * bool(quotas)}{_list_counts(quotas)}"
 
 
 def _count_chosen(config: BuildConfig, columns: pl.LazyFrame | None) -> tuple[int | None, list[str]]:

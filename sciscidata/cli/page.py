@@ -24,6 +24,7 @@ from sciscidata.judged import choose_works
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.own_label import stated_label
 from sciscidata.records.ids import ORIGINAL_ID
+from sciscidata.release.context import CONTEXT
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import PICTURES, join_counts
 from sciscidata.release.methods import describe_methods
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _GENERATOR: Final = '<meta name="generator" content="sciscidata describe">'
 _NUMBERS: Final = ("publication_year", "cited_by_count", "cd_index", "novelty_score", "conventionality_score")
 _SHARES: Final = {0.0: "min", 0.1: "p10", 0.5: "median", 0.9: "p90", 1.0: "max"}
-_ELSEWHERE: Final = ("title", "abstract", "openalex_id", "work_id", ORIGINAL_ID)  # what is no fact of an example
+_ELSEWHERE: Final = ("title", "abstract", "openalex_id", "work_id", ORIGINAL_ID, *CONTEXT)  # no facts of an example
 _LOOK: Final = plots.Look(width="one", title="")
 _N_EXAMPLES, _MOST_FIELDS, _HEADING = 20, 30, 90
 _STYLE: Final = """:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
@@ -205,7 +206,23 @@ def _article(work: dict[str, Any]) -> str:
     body = f"<p>{_text(' · '.join(facts))}</p>"
     if text:
         body += f"<details><summary>{'abstract' if work['title'] else 'text'}</summary><p>{_text(text)}</p></details>"
+    for name, lines in _list_context(work).items():
+        listed = "".join(f"<li>{_text(line)}</li>" for line in lines)
+        body += f"<details><summary>{_text(name)}</summary><ul>{listed}</ul></details>"
     return f"<article><h3>{_text(work['title'] or first or 'without a title')}</h3>{body}</article>\n"
+
+
+def _list_context(work: dict[str, Any]) -> dict[str, list[str]]:
+    """List the references of a work, and what was known of them when it appeared, where the release has both."""
+    if not work.keys() >= CONTEXT.keys():
+        return {}
+    cited = [" · ".join(_value(*part) for part in one.items() if part[1] is not None) for one in work["references"]]
+    known = {name.replace("_", " "): value for name, value in work["at_publication"].items() if value is not None}
+    told = {
+        f"references ({len(cited)})": cited,
+        "known at publication": [f"{k} {_value(k, v)}" for k, v in known.items()],
+    }
+    return {name: lines for name, lines in told.items() if lines}
 
 
 def _table(title: str, head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:

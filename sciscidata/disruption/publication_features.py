@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from sciscidata._kernels.arrays import Int64Array
 from sciscidata.disruption.counts import cut_evenly, run_in_order
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import watched
@@ -119,32 +120,37 @@ def compute_publication_features(
     def describe() -> pl.DataFrame:
         graph = build_graph(given, citations, cache_dir=cache_dir, n_threads=n_threads)
         counts = describe_graph(graph, n_threads or pl.thread_pool_size())
-        rows = watched(_with_shares(counts), graph, _STAGE)
+        rows = watched(with_shares(counts), graph, _STAGE)
         facts = given.select("work_id", "publication_year", "primary_field").collect()
         return rows.join(facts, on="work_id", how="left").select(PUBLICATION_FEATURES.names())
 
     return with_original_ids(pl.defer(describe, schema=PUBLICATION_FEATURES), given)
 
 
-def describe_graph(graph: CitationGraph, n_threads: int) -> pl.DataFrame:
+def describe_graph(graph: CitationGraph, n_threads: int, indices: Int64Array | None = None) -> pl.DataFrame:
     """Count for the works of a graph, in index order: work_id, n_references, those of ``Counts``, and cd_sum.
 
-    Without a year, all is null; without references, all is 0.
+    Without a year, all is null; without references, all is 0. ``indices``, in ascending order, are the works that get a
+    row; all do when None. Works after the last of them are not looked at.
     """
-    n_dated, offsets = graph.n_dated, graph.ref_offsets
-    with progress_bar("features at publication", float(offsets[n_dated]), unit="references") as advance:
-        years = _Years(graph, n_threads, advance)
-        for year, (low, high) in zip(graph.years.tolist(), pairwise(graph.year_offsets.tolist()), strict=True):
+    chosen = np.arange(graph.n_known) if indices is None else indices
+    dated, offsets = chosen[: np.searchsorted(chosen, graph.n_dated)], graph.ref_offsets
+    n_years = int(np.searchsorted(graph.year_offsets, dated[-1], side="right")) if dated.size else 0
+    with progress_bar("features at publication", float(offsets[graph.year_offsets[n_years]]), unit="references") as bar:
+        years = _Years(graph, dated, n_threads, bar)
+        for year, (low, high) in zip(
+            graph.years[:n_years].tolist(), pairwise(graph.year_offsets.tolist()), strict=False
+        ):
             years.describe(year, low, high)
-    columns = {"n_references": np.diff(offsets[: n_dated + 1]), **years.counts._asdict(), "cd_sum": years.cd_sums}
-    ids = pl.DataFrame({"work_id": graph.work_ids[: graph.n_known]})
-    return pl.concat([ids[:n_dated].with_columns(**columns), ids[n_dated:]], how="diagonal")
+    columns = {"n_references": offsets[dated + 1] - offsets[dated], **years.counts._asdict(), "cd_sum": years.cd_sums}
+    ids = pl.DataFrame({"work_id": graph.work_ids[chosen]})
+    return pl.concat([ids[: dated.size].with_columns(**columns), ids[dated.size :]], how="diagonal")
 
 
 class _Years:
-    """Counts for the works of one year after the other; the past grows along."""
+    """Counts for the works ``chosen`` of one year after the other; the past grows along."""
 
-    def __init__(self, graph: CitationGraph, n_threads: int, advance: Advance) -> None:
+    def __init__(self, graph: CitationGraph, chosen: Int64Array, n_threads: int, advance: Advance) -> None:
         from sciscidata.disruption import _publication_kernels as kernels
 
         self.graph, self._n_threads, self._advance = graph, n_threads, advance
@@ -152,8 +158,9 @@ class _Years:
         years = np.repeat(graph.years, np.diff(graph.year_offsets))
         self._lists = kernels.Lists(offsets, graph.refs, *graph.citers_among(range(n_dated), n_threads), years)
         self._past = kernels.Past(*(np.zeros(size, np.uint32) for size in (n, n, n_dated, n_dated, n_dated)))
-        self.counts = kernels.Counts(*(np.zeros(n_dated, np.int64) for _ in kernels.Counts._fields))
-        self.cd_sums = np.zeros(n_dated)
+        self._chosen = chosen
+        self.counts = kernels.Counts(*(np.zeros(chosen.size, np.int64) for _ in kernels.Counts._fields))
+        self.cd_sums = np.zeros(chosen.size)
         longest = int(np.diff(offsets[: n_dated + 1]).max(initial=1))
         rooms = (
             kernels.Scratch(np.zeros((n_dated, 2), np.uint32), np.zeros(1, np.int64), np.empty(longest, np.int64))
@@ -172,7 +179,8 @@ class _Years:
         graph_kernels.count(graph.refs[offsets[self._n_old] : offsets[n_old]], 0, past.n_old)
         self._n_old = n_old
         place = kernels.Place(year, low, high)
-        counts = kernels.Counts(*(column[low:high] for column in self.counts))
+        counts = kernels.Counts(*(np.zeros(high - low, np.int64) for _ in kernels.Counts._fields))
+        cd_sums = np.zeros(high - low)
         cites_both = np.zeros(int(offsets[high] - offsets[low]), np.uint8)
         free: SimpleQueue[kernels.Scratch] = SimpleQueue()
         for room in self._rooms:
@@ -180,7 +188,7 @@ class _Years:
 
         def share(span: tuple[int, int]) -> int:
             room = free.get()
-            kernels.describe(*span, lists, place, past, room, cites_both, counts, self.cd_sums[low:high])
+            kernels.describe(*span, lists, place, past, room, cites_both, counts, cd_sums)
             free.put(room)
             return int(offsets[span[1]] - offsets[span[0]])
 
@@ -191,9 +199,12 @@ class _Years:
         for room in self._rooms:
             kernels.take_new(past.n_touching, room.marks)
         kernels.end_year(lists, place, past, cites_both)
+        kept = slice(*np.searchsorted(self._chosen, (low, high)).tolist())
+        for column, of_year in zip((*self.counts, self.cd_sums), (*counts, cd_sums), strict=True):
+            column[kept] = of_year[self._chosen[kept] - low]
 
 
-def _with_shares(counts: pl.DataFrame) -> pl.DataFrame:
+def with_shares(counts: pl.DataFrame) -> pl.DataFrame:
     """Make the columns of PUBLICATION_FEATURES from whole numbers, null where they count none."""
     n, dated, with_cd, coupled = map(pl.col, ("n_references", "n_references_dated", "n_with_cd", "n_coupled"))
     cited, recent = pl.col("citations"), pl.col("recent_citations")

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple, cast
 import polars as pl
 
 from sciscidata.eligibility import list_removed
-from sciscidata.own_label import OwnLabel, example_schema, stated_label, vocabularies
+from sciscidata.own_label import OwnLabel, stated_label, vocabularies
 from sciscidata.records.last_year_of_data import remark_on_later_works
+from sciscidata.release.context import AT_PUBLICATION, MOST_REFERENCES, has_context, released_schema
 from sciscidata.release.manifest import (
     CARD,
     CITATION,
@@ -274,8 +275,9 @@ class _About:
             "header": _render_yaml(self._header()),
             "pictures": ["".join(pictures)],
             "contents": _table(("split", self.noun, "file"), contents),
-            "columns": [", ".join(f"`{name}`" for name in example_schema(self.label))],
+            "columns": [", ".join(f"`{name}`" for name in released_schema(self.manifest))],
             "scores": [_SAID["scores_file"].format(file=SCORES_FILE) if SCORES_FILE in files else ""],
+            "context": self._describe_context(),
             "classes": [*classes, *([judged, ""] if (judged := self.judged()) else []), ""],
             "made": _bullets(self.made(_show_plain)),
             "drawn": [self.drawn()],
@@ -294,12 +296,26 @@ class _About:
         joined = {name: "\n".join(lines) for name, lines in parts.items()}
         return _SAID["card"].format(**said, **joined, maintenance=_SAID["maintenance"])
 
+    def _describe_context(self) -> list[str]:
+        """Say what the columns of CONTEXT hold, and what was known of them when."""
+        if not has_context(self.manifest):
+            return [""]
+        said = _SAID["context"]
+        rows = [(f"`{name}`", str(dtype), said["at_publication"][name]) for name, dtype in AT_PUBLICATION.items()]
+        return [
+            "",
+            "",
+            said["text"].format(most=MOST_REFERENCES),
+            *_table(("in `at_publication`", "type", "what"), rows),
+            "",
+        ]
+
     def _header(self) -> dict[str, Any]:
         n_rows = sum(self.rows.values())
         languages = self._languages()
         # By configuration: its columns, and the file and the rows of each of its splits.
         files = {split: (f"{split}.parquet", rows) for split, rows in self.rows.items()}
-        configs = {"default": (example_schema(self.label), files)}
+        configs = {"default": (released_schema(self.manifest), files)}
         if SCORES_FILE in self._part("files"):
             configs["scores"] = SCORES, {"works": (SCORES_FILE, n_rows)}
         return {
@@ -395,7 +411,7 @@ class _About:
     def croissant(self) -> str:
         """Write the metadata as Croissant 1.1, with the fields of its extension for responsible AI (RAI 1.0)."""
         files = self._part("files")
-        tables = {f"{split}.parquet": example_schema(self.label) for split in self.rows}
+        tables = {f"{split}.parquet": released_schema(self.manifest) for split in self.rows}
         tables |= {SCORES_FILE: SCORES} if SCORES_FILE in files else {}
         publication, version = self.publication, self._version()
         known = {"datePublished": publication.date, "url": publication.url, "license": self.licence.get("url")}
@@ -456,25 +472,48 @@ def _record_set(file: str, schema: Mapping[str, pl.DataType]) -> dict[str, Any]:
         "@id": name,
         "name": name,
         "key": {"@id": f"{name}/openalex_id"},
-        "field": [
-            {
-                "@type": "cr:Field",
-                "@id": f"{name}/{column}",
-                "name": column,
-                "dataType": "cr:Float64" if dtype.is_float() else "sc:Integer" if dtype.is_integer() else "sc:Text",
-                **({"isArray": True, "arrayShape": "-1"} if dtype.is_nested() else {}),
-                "source": {"fileObject": {"@id": file}, "extract": {"column": column}},
-            }
-            for column, dtype in schema.items()
-        ],
+        "field": [_field(name, column, dtype, {"fileObject": {"@id": file}}) for column, dtype in schema.items()],
     }
 
 
-def _features(schema: Mapping[str, pl.DataType]) -> list[dict[str, str]]:
-    return [
-        {"name": name, **({"list": "string"} if dtype.is_nested() else {"dtype": _HUB_TYPES[dtype]})}
-        for name, dtype in schema.items()
-    ]
+def _field(parent: str, name: str, dtype: pl.DataType, file: Mapping[str, Any], column: str = "") -> dict[str, Any]:
+    """Describe a column, or a part of ``column``, which then has structs."""
+    inner = _inner_of(dtype)
+    place = f"{parent}/{name}"
+    source = {**file, "extract": {"column": column or name}, **({"transform": {"jsonPath": name}} if column else {})}
+    said = _SAID["context"]["at_publication"].get(name) if column else _SAID["context"]["columns"].get(name)
+    kind = "cr:Float64" if inner.is_float() else "sc:Integer" if inner.is_integer() else "sc:Text"
+    parts = [_field(place, part, of, file, name) for part, of in _parts_of(inner).items()]
+    return {
+        "@type": "cr:Field",
+        "@id": place,
+        "name": name,
+        **({"description": said} if said else {}),
+        **({} if parts else {"dataType": kind}),
+        **({"isArray": True, "arrayShape": "-1"} if isinstance(dtype, pl.List) else {}),
+        **({"subField": parts} if parts else {}),
+        "source": source,
+    }
+
+
+def _features(schema: Mapping[str, pl.DataType]) -> list[dict[str, Any]]:
+    return [{"name": name, **_hub_type(dtype)} for name, dtype in schema.items()]
+
+
+def _hub_type(dtype: pl.DataType) -> dict[str, Any]:
+    if isinstance(dtype, pl.List):
+        (inner,) = _hub_type(_inner_of(dtype)).values()
+        return {"list": inner}
+    parts = _parts_of(dtype)
+    return {"struct": _features(parts)} if parts else {"dtype": _HUB_TYPES[dtype]}
+
+
+def _inner_of(dtype: pl.DataType) -> pl.DataType:
+    return cast("pl.DataType", dtype.inner) if isinstance(dtype, pl.List) else dtype
+
+
+def _parts_of(dtype: pl.DataType) -> dict[str, pl.DataType]:
+    return cast("dict[str, pl.DataType]", dict(dtype.to_schema())) if isinstance(dtype, pl.Struct) else {}
 
 
 def _show_plain(words: object) -> str:

@@ -12,6 +12,7 @@ from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.eligibility import list_removed
 from sciscidata.errors import ConfigError
 from sciscidata.own_label import stated_label
+from sciscidata.release.context import MOST_REFERENCES, has_context
 from sciscidata.release.documents import list_references, name_source, remark_on_release, without_options
 from sciscidata.release.manifest import describe_judged, lacks_scores
 from sciscidata.release.read import Release, list_splits, read_release, read_settings
@@ -231,6 +232,11 @@ def _describe_sample(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"Of these we drew {sizes}, {balance}, by the SHA-256 of each work's id and the seed {split.seed}."
     if split.balance != "none":
         yield "So shares of classes in the sample say nothing of the source."
+    if has_context(manifest):
+        yield (
+            f"Each work has up to {MOST_REFERENCES} of its references, and what earlier years said of all of them: "
+            "both were known when it appeared."
+        )
 
 
 def _describe_confidence(manifest: Mapping[str, Any]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
 from sciscidata.novelty.atypicality import add_scores
 from sciscidata.own_label import stated_label, stated_where
+from sciscidata.release.context import CONTEXT, has_context
 from sciscidata.release.documents import name_source
 from sciscidata.release.manifest import lacks_scores
 from sciscidata.release.read import SCORES_FILE, list_data_files, read_settings
@@ -35,6 +36,8 @@ def list_recomputed(manifest: Mapping[str, Any]) -> Recomputed:
     thresholds, label = read_settings(manifest)[0], stated_label(manifest)
     if label is not None:
         left[label.name] = "only compared with its classes"
+    if has_context(manifest):
+        left |= dict.fromkeys(CONTEXT, "it follows from all citations of the source, which are not here")
     left |= {f"filter {name}": "a manifest has its text only; the numbers add up" for name in stated_where(manifest)}
     if lacks_scores(manifest):
         return Recomputed(done, left)

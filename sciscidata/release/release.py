@@ -20,8 +20,9 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
-from sciscidata.own_label import OwnLabel, example_schema, stated_label
+from sciscidata.own_label import OwnLabel, stated_label
 from sciscidata.records.ids import ORIGINAL_ID, released_id
+from sciscidata.release.context import CONTEXT, released_schema
 from sciscidata.release.documents import render_documents
 from sciscidata.release.manifest import (
     DOCUMENTS,
@@ -79,14 +80,19 @@ class Target(NamedTuple):
 
 
 def write_release(
-    drawn: pl.LazyFrame | pl.DataFrame, works: pl.LazyFrame | pl.DataFrame, manifest: Mapping[str, Any], target: Target
+    drawn: pl.LazyFrame | pl.DataFrame,
+    works: pl.LazyFrame | pl.DataFrame,
+    manifest: Mapping[str, Any],
+    target: Target,
+    context: pl.DataFrame | None = None,
 ) -> Release:
     """Write a release folder, whole or not at all, of what ``draw_split`` returns and the texts in ``works``.
 
     The bytes of the JSON lines are the same everywhere, those of Parquet within one environment only: they name their
     writer's version. What SCORES and the novelty columns have and ``drawn`` lacks is null. ``manifest`` is the caller's
     part: ``thresholds`` and ``split`` (``dataclasses.asdict``), ``label`` (``OwnLabel.stated``) if ``drawn`` has one,
-    and what else should be on record; no absolute paths.
+    and what else should be on record; no absolute paths. If it says that the rows have CONTEXT, ``context`` has these
+    columns of all drawn works.
     """
     names = {"frame_name": "the drawn frame", "stage": "write_release"}
     lazy = require_columns(drawn, DRAWN, **names)
@@ -100,7 +106,9 @@ def write_release(
         require_columns(lazy, {label.name: pl.String()}, **names)
     rows = lazy.collect()
     joined = _join_texts(rows, texts, label)
-    columns = example_schema(label).names()
+    if context is not None:
+        joined = joined.join(context.select("work_id", *CONTEXT), on="work_id", how="left", maintain_order="left")
+    columns = released_schema(manifest).names()
     splits = read_settings(manifest)[1].sizes
     examples = {split: plain_numbers(joined.filter(split=split).select(columns)) for split in splits}
     recheck = partial(check_target, folder, overwrite=overwrite)  # hours may have passed

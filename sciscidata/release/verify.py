@@ -27,9 +27,10 @@ from sciscidata.label_thresholds import (
     compute_novelty_labels,
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
-from sciscidata.own_label import OwnLabel, example_schema, stated_label
+from sciscidata.own_label import OwnLabel, stated_label
 from sciscidata.records.duplicates import normalise_title
 from sciscidata.records.ids import number_ids
+from sciscidata.release.context import released_schema
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
     DOCUMENTS,
@@ -85,7 +86,7 @@ def _verify_release(folder: Path) -> Release:
 def _differences(release: Release) -> Iterator[str]:
     folder, manifest = release.folder, release.manifest
     label = stated_label(manifest)
-    columns = example_schema(label)
+    columns = released_schema(manifest)
     strange = [name for name in list_files(folder) if not (folder / name).is_file()]
     if strange:  # a pipe would be waited for, and a device never ends
         yield from (f"{name} is no file" for name in strange)
