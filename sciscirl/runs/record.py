@@ -139,7 +139,7 @@ def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
     manifest = read_steadily(release, partial(read_whole, release / MANIFEST))
     stated = cast("dict[str, Any]", parse_json(manifest))
-    file = stated.get("files", {}).get(f"{settings.get('split')}.parquet")
+    file = stated.get("files", {}).get(f"{settings.get('split')}.jsonl")
     return {
         "settings": dict(settings),
         **({"plugins": PLUGINS.copy()} if PLUGINS else {}),

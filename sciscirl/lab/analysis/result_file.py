@@ -78,7 +78,13 @@ def write_result(
     columns = {"openalex_id": pl.String, "label": pl.String, "confidence": pl.Float64}
     if lacking := [name for name in columns if name not in given.columns]:
         raise PredictionsError(f"the answers have no column {lacking[0]!r}, need {', '.join(columns)}. Add it.")
-    given = given.select(*columns).cast(columns)  # pyright: ignore[reportArgumentType]
+    try:
+        given = given.select(*columns).cast(columns)  # pyright: ignore[reportArgumentType]
+    except pl.exceptions.PolarsError as error:
+        raise PredictionsError(
+            f"the answers hold values of another type ({str(error).splitlines()[0]}). Give texts, and numbers "
+            "as confidence."
+        ) from error
     _check_ids(given["openalex_id"], golds["openalex_id"], str(path))
     rows = golds.join(given, on="openalex_id", how="left", maintain_order="left")
     settings = {"model": model, "saw": saw, "split": split, "seed": seed}
@@ -87,7 +93,7 @@ def write_result(
         "settings": settings,
         "release": hashlib.sha256((Path(release) / MANIFEST).read_bytes()).hexdigest(),
         "release_folder": Path(release).name,
-        "split_sha256": opened.manifest["files"][f"{split}.parquet"]["sha256"],
+        "split_sha256": hash_split(release, settings),
         "ceiling": opened.manifest.get("ceiling") if split == "test" else None,
         "versions": versions | {"python": platform.python_version()},
     }
@@ -159,9 +165,19 @@ def read_result(path: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     return predictions, {"release": release, "settings": settings, **facts}
 
 
+def hash_split(release: str | Path, settings: Mapping[str, Any]) -> str | None:
+    """Return the SHA-256 of the split that ``settings`` name, as JSON lines; None of papers that were held out."""
+    file = open_release(release).manifest["files"].get(f"{_name_split(settings)}.jsonl")
+    return file["sha256"] if file else None
+
+
+def _name_split(settings: Mapping[str, Any]) -> str:
+    return str(settings.get("split") or settings.get("eval_split") or "test")
+
+
 def check_against(release: str | Path, predictions: pl.DataFrame, settings: Mapping[str, Any], name: str) -> None:
     """Compare papers and gold labels of a result with the split of its release (PredictionsError: they differ)."""
-    split = str(settings.get("split") or settings.get("eval_split") or "test")
+    split = _name_split(settings)
     opened = open_release(release)
     rows: pl.DataFrame = getattr(opened, "train" if split == "held_out" else split)
     ends = column_ends(find_target(predictions))

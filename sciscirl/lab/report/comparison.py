@@ -13,7 +13,7 @@ from sciscidata.storage.sums import check_ours, read_json, sealed_file
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import MEASURED, CompareConfig, Comparison, compare_predictions, list_asked
-from sciscirl.lab.analysis.result_file import RESULT_END, check_against, read_result, save_result
+from sciscirl.lab.analysis.result_file import RESULT_END, check_against, hash_split, read_result, save_result
 from sciscirl.lab.analysis.seen import Judged
 from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
@@ -83,14 +83,18 @@ def _find_facts(file: Path) -> dict[str, Any]:
     return {}
 
 
-def check_slices(slices: Mapping[str, str | None]) -> None:
-    """Refuse predictions of different releases: the same papers may have other labels or texts."""
-    known = [(name, stated) for name, stated in slices.items() if stated is not None]
-    for name, stated in known[1:]:
-        if stated != known[0][1]:
-            first, digest = known[0][0], known[0][1][:12]
+def check_slices(slices: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse predictions of different releases: the same papers may have other labels or texts.
+
+    A release is known by its split, as JSON lines, whose bytes are the same on every machine; else by its manifest.
+    """
+    known = [(name, facts) for name, facts in slices.items() if facts.get("release") is not None]
+    for name, facts in known[1:]:
+        first, other = known[0]
+        by = "split_sha256" if facts.get("split_sha256") and other.get("split_sha256") else "release"
+        if facts[by] != other[by]:
             raise PredictionsError(
-                f"{first} is of release {digest}, {name} of {stated[:12]}. Evaluate both on one release."
+                f"{first} is of release {other[by][:12]}, {name} of {facts[by][:12]}. Evaluate both on one release."
             )
 
 
@@ -114,14 +118,15 @@ def compare_files(
         from sciscirl.lab.analysis.baselines import run_baselines
 
         (name, asked), facts = next(iter(tables.items())), next(iter(known.values()))
-        check_slices({**{one: known[one].get("release") for one in tables}, str(release): hash_release(release)})
+        of_release = {"release": hash_release(release), "split_sha256": hash_split(release, facts.get("settings", {}))}
+        check_slices({str(release): of_release, **known})
         for one, table in tables.items():
             check_against(release, table, known[one].get("settings", {}), one)
         judged = run_baselines(release, asked, facts.get("settings", {}))
         beside = {name: one for name, one in judged.items() if name not in tables}
         tables |= {name: one.predictions for name, one in beside.items()}
     known = {name: facts for name, facts in known.items() if facts}
-    check_slices({name: facts["release"] for name, facts in known.items()})
+    check_slices(known)
     settings = {name: facts["settings"] for name, facts in known.items()}
     settings |= {name: one.settings for name, one in beside.items()}
     asked = {name: list_asked(one) for name, one in settings.items()}

@@ -65,7 +65,7 @@ def change(path: Path, edit) -> Path:
     ("edit", "said"),
     [
         (lambda one: one["answers"]["label"].__setitem__(0, "disruptive"), "mine.result.json was changed: its answers"),
-        (lambda one: one["release"].update(manifest_sha256="0" * 64), "is of release .*0000000"),
+        (lambda one: one.update(split_sha256="0" * 64), "is of release .*0000000"),
         (lambda one: one.pop("answers_sha256"), "it has no 'answers_sha256'"),
         (lambda one: one.update(format_version=9), "has the format 9, needs 1"),
     ],
