@@ -162,7 +162,7 @@ def read_result(path: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
         raise PredictionsError(f"{path} cannot be judged: {str(error).splitlines()[0]}") from error
     _check_repeated(predictions["openalex_id"], str(path))
     facts = {name: stated.get(name) for name in ("ceiling", "split_sha256", "date", "commit", "versions")}
-    return predictions, {"release": release, "settings": settings, **facts}
+    return predictions, {"release": release, "settings": settings, "is_result": True, **facts}
 
 
 def hash_split(release: str | Path, settings: Mapping[str, Any]) -> str | None:
@@ -175,8 +175,9 @@ def _name_split(settings: Mapping[str, Any]) -> str:
     return str(settings.get("split") or settings.get("eval_split") or "test")
 
 
-def check_against(release: str | Path, predictions: pl.DataFrame, settings: Mapping[str, Any], name: str) -> None:
+def check_against(release: str | Path, predictions: pl.DataFrame, facts: Mapping[str, Any], name: str) -> None:
     """Compare papers and gold labels of a result with the split of its release (PredictionsError: they differ)."""
+    settings = facts.get("settings", {})
     split = _name_split(settings)
     opened = open_release(release)
     rows: pl.DataFrame = getattr(opened, "train" if split == "held_out" else split)
@@ -184,7 +185,9 @@ def check_against(release: str | Path, predictions: pl.DataFrame, settings: Mapp
     if not set(ends) <= set(rows.columns):
         return
     own = predictions.unique("openalex_id", keep="first", maintain_order=True)
-    is_part = settings.get("n_papers") is not None or "ids_sha256" in settings or split == "held_out"
+    # A result file is published as that of all papers. Folders may be of chosen papers.
+    chosen = [name for name in ("n_papers", "ids_sha256") if settings.get(name) is not None]
+    is_part = "is_result" not in facts or bool(chosen) or split == "held_out"
     _check_ids(own["openalex_id"], rows["openalex_id"], name, is_part=is_part)
     joined = own.join(rows.select("openalex_id", *ends), on="openalex_id", how="left", maintain_order="left")
     for column, end in ends.items():

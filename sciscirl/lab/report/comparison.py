@@ -121,7 +121,7 @@ def compare_files(
         of_release = {"release": hash_release(release), "split_sha256": hash_split(release, facts.get("settings", {}))}
         check_slices({str(release): of_release, **known})
         for one, table in tables.items():
-            check_against(release, table, known[one].get("settings", {}), one)
+            check_against(release, table, known[one], one)
         judged = run_baselines(release, asked, facts.get("settings", {}))
         beside = {name: one for name, one in judged.items() if name not in tables}
         tables |= {name: one.predictions for name, one in beside.items()}

@@ -106,3 +106,15 @@ def test_a_release_shows_gold_labels_that_were_changed(toy_slice, tmp_path, resu
     change(mine, edit)
     with pytest.raises(PredictionsError, match="another gold label"):
         compare_files([str(mine)], CompareConfig(), release=toy_slice)
+
+
+def test_a_result_file_that_lacks_a_paper_is_refused_by_its_release(toy_slice, tmp_path):
+    from sciscirl.lab.analysis.result_file import _hash
+
+    def edit(one):
+        one["answers"] = {name: values[1:] for name, values in one["answers"].items()}
+        one["answers_sha256"] = _hash(one["answers"])
+
+    mine = write_result(tmp_path / "mine.result.json", toy_slice, answer(toy_slice), model="m", saw="title")
+    with pytest.raises(PredictionsError, match="mine lacks 1 paper of the split"):
+        compare_files([str(change(mine, edit))], CompareConfig(), release=toy_slice)
