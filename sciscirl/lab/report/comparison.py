@@ -119,7 +119,7 @@ def compare_files(
 
         (name, asked), facts = next(iter(tables.items())), next(iter(known.values()))
         of_release = {"release": hash_release(release), "split_sha256": hash_split(release, facts.get("settings", {}))}
-        check_slices({str(release): of_release, **known})
+        check_slices({**known, str(release): of_release})
         for one, table in tables.items():
             check_against(release, table, known[one], one)
         judged = run_baselines(release, asked, facts.get("settings", {}))
