@@ -141,8 +141,9 @@ class Release:
     """A release on disk. Its frames are read, and compared with the manifest, when first asked for.
 
     ``manifest`` is ``manifest.json``: config, source, thresholds, counts, hashes, versions. ``train``, ``test`` and
-    ``dev`` are the works of each split (EXAMPLE), in the order of their split keys. ``scores`` is what their scores
-    follow from (SCORES), ``label_confidence`` how sure their disruption labels are.
+    ``dev`` are the works of each split (EXAMPLE), in the order of their split keys. An own label, and the columns of
+    ``BuildConfig.context``, come after these. ``scores`` is what their scores follow from (SCORES),
+    ``label_confidence`` how sure their disruption labels are.
     """
 
     folder: Path
@@ -276,7 +277,8 @@ def read_release(folder: str | Path) -> Release:
 
     Returns:
         A Release. ``.train``, ``.test`` and ``.dev`` are its works (EXAMPLE), in the order of their split keys, read
-        when first asked for. ``.scores`` is what their scores follow from (SCORES). ``.manifest`` has configuration,
+        when first asked for; an own label, then ``references`` and ``at_publication`` of ``BuildConfig.context`` come
+        after its columns. ``.scores`` is what their scores follow from (SCORES). ``.manifest`` has configuration,
         source, counts and hashes; ``.folder`` is the path.
 
     Raises:

@@ -29,6 +29,7 @@ from sciscidata.sources.example.source import ExampleConfig, scan_example
 from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.config import SciSciNetConfig
+from sciscidata.sources.sciscinet.source import scan_sciscinet
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest
 from tests.disruption.test_index import frames
@@ -247,6 +248,21 @@ def test_a_source_whose_texts_are_read_late_gives_the_same_rows(home: Path) -> N
     late = make(home / "late", source=CorpusConfig(folder=str(home / "corpus")), novelty=None)
     for split in late.splits:
         assert getattr(late, split).equals(getattr(early, split))
+
+
+def test_sciscinet_has_them_where_its_scores_are_computed_anew(home: Path, sciscinet_tables: Path) -> None:
+    settings: dict[str, Any] = {"recompute": True, "folder": str(sciscinet_tables)}
+    release = make(home / "sciscinet", source=SciSciNetConfig(**settings), novelty=None)
+    tables = scan_sciscinet(SciSciNetConfig(**settings))
+    citations = tables.citations.collect().unique().filter(pl.col("citing_id") != pl.col("cited_id"))
+    told = tables.works.select("work_id", "title").collect()
+    cited = citations.join(told.filter(pl.col("title").str.strip_chars() != ""), left_on="cited_id", right_on="work_id")
+    titles = dict(cited.group_by("citing_id").agg("title").rows())
+    for row in release.train.iter_rows(named=True):
+        expected = titles.get(int(row["openalex_id"].removeprefix("W")), [])
+        assert len(row["references"]) == min(len(expected), MOST_REFERENCES)
+        assert {one["title"] for one in row["references"]} <= {*expected}
+    assert release.train["references"].list.len().sum() > 100
 
 
 @pytest.mark.parametrize(
