@@ -106,7 +106,7 @@ def list_build_words(
     said = " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(_PARTS))
     sql = f"CASE (CASE {part} END + CASE work_id % 10 {turn} ELSE 0 END) % 3 {said} END"
     words = f"""sciscidata build --source synthetic --n-works 20000 --no-novelty
-        --n-train {n_train} --n-dev {n_dev} --n-test {n_test} --balance label --label-name part_label
+        --context --n-train {n_train} --n-dev {n_dev} --n-test {n_test} --balance label --label-name part_label
         --label-classes {" ".join(_PARTS)} --label-hidden primary_field"""
     asked = ("--label-question", "Which part of science is the paper from?", "--label-sql", sql)
     cached = () if cache is None else ("--cache-dir", str(cache))

@@ -54,8 +54,8 @@ class Task:
         hide: fields of a paper that neither prompt nor baselines see, such as primary_field.
         show: what the paper built on, of a release with context. references: works that it cites. at_publication: what
             earlier works made of these, in words.
-        as_of: what prompt and baselines know of a paper. publication: nothing that came later, so cited_by_count is
-            hidden. release: all that the release says of it.
+        as_of: what a prompt knows of a paper. publication: nothing that came later, so cited_by_count is hidden.
+            release: all that the release says of it.
         weight: how the labels of a paper count, in rewards and in supervised training. equal: its label, like that of
             any other. confidence: its label, as much as one can trust it (label_confidence). chances: each label, as
             likely as it is if the work is cited anew (soft targets).
@@ -225,7 +225,7 @@ class TaskRules(Task):
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """What neither prompt nor baselines see of a paper: what ``hide`` names, and what ``as_of`` leaves out."""
+        """What a prompt does not see of a paper: what ``hide`` names, and what ``as_of`` leaves out."""
         return list_hidden(self.hide, self.as_of)
 
     @property

@@ -255,7 +255,10 @@ def run_baseline(
     of_task = {name: described[name] for name in ("target", "own_label") if "own_label" in described}
     # What it knows is its own, whatever the model knows.
     as_of = "release" if list_later(seen) else "publication"
-    settings = {"baseline": name, "saw": [*seen], "hide": described["hide"], "as_of": as_of, **of_task}
+    # Where the release has context, a number of it is in ``seen`` beside n_references, which scores.parquet has, too.
+    saw_context = {"references": "references" in seen, "at_publication": not {*seen}.isdisjoint(OF_REFERENCES[1:])}
+    show = [one for one, is_seen in saw_context.items() if is_seen]
+    settings = {"baseline": name, "saw": [*seen], "hide": described["hide"], "show": show, "as_of": as_of, **of_task}
     return Judged(pl.DataFrame(rows, schema=prediction_schema(rules.target)), settings)
 
 
@@ -290,7 +293,8 @@ def run_baselines(release: Path, asked: pl.DataFrame, settings: Mapping[str, Any
     """Let every baseline judge the papers of predictions, ``asked``, by the ``settings`` of their ``run.json``."""
     part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
     is_stated = settings.get("name") or settings.get("preset")
-    rules = recall_rules(settings) if is_stated else TaskRules(target=find_target(asked))
+    other = TaskRules(target=find_target(asked), hide=tuple(settings.get("hide") or ()))
+    rules = recall_rules(settings) if is_stated else other
     n_held_out = settings.get("n_held_out", 0)
     train = _read_train(release, part, rules, n_held_out)
     known = Part(release, part, n_held_out).read(rules.target, with_chances=rules.is_weighed)

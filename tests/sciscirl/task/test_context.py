@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sciscidata import BuildConfig, SplitConfig, build, scan_example
 from sciscidata.disruption.publication_features import PUBLICATION_FEATURES
+from sciscidata.sources.example.source import ExampleConfig
 from sciscirl.envs.dataset import check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
@@ -321,3 +323,34 @@ def test_a_run_that_was_begun_before_it_could_show_goes_on_where_it_shows_nothin
     assert plan_run(tmp_path / "run", toy_slice, settings, resume=True) is None
     with pytest.raises(SciSciRLError, match=r"was begun with show=\[\], not show="):
         plan_run(tmp_path / "run", toy_slice, settings | {"show": ["references"]}, resume=True)
+
+
+# --- a release that is really built -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_built_release_shows_works_of_its_corpus_and_keeps_other_prompts(tmp_path):
+    plain, whole = (
+        build(
+            BuildConfig(
+                source=ExampleConfig(), split=SplitConfig(n_train=60, n_test=9), context=context,
+                out=tmp_path / str(context), cache_dir=tmp_path / "cache",
+            )
+        )
+        for context in (False, True)
+    )  # fmt: skip
+    titles = {*scan_example().works.select("title").collect()["title"]}
+    before, after = (read_split(one.folder, "train") for one in (plain, whole))
+    assert [one.openalex_id for one in before] == [one.openalex_id for one in after]
+    n_shown = 0
+    for older, paper in zip(before, after, strict=True):
+        assert TaskRules().render(older.view) == TaskRules().render(paper.view)
+        assert {one.title for one in paper.view.references} <= titles
+        known = [one.publication_year for one in paper.view.references if one.publication_year is not None]
+        assert known == sorted(known, reverse=True)
+        assert max(known, default=0) <= paper.view.publication_year
+        record = record_of(TaskRules(show=CONTEXT).render(paper.view))
+        assert record["at_publication"].startswith(f"{paper.view.at_publication['n_references']} reference")
+        n_shown += len(record["references"])
+    assert n_shown > 60
+    assert [*after[0].view.at_publication] == [*NUMBERS]
