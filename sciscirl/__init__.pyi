@@ -7,6 +7,7 @@ from .envs.env import build_messages as build_messages
 from .errors import SciSciRLError as SciSciRLError
 from .lab.adversarial.play import play_episode as play_episode
 from .lab.analysis.compare import compare_predictions as compare_predictions
+from .lab.analysis.result_file import write_result as write_result
 from .lab.evaluation.config import EvaluationConfig as EvaluationConfig
 from .lab.evaluation.evaluate import evaluate_model as evaluate_model
 from .lab.report.report import ReportConfig as ReportConfig

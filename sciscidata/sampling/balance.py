@@ -3,12 +3,63 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Final, TypeVar
 
+from sciscidata.errors import ConfigError
+from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.options.checks import show_value
 from sciscidata.own_label import OwnLabel, vocabularies
 
 Label = TypeVar("Label")
+
+#: The label columns whose classes are drawn in equal numbers; ``balanced_columns`` knows that of ``"label"`` too.
+BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "disruption": ("disruption_label",),
+        "novelty": ("novelty_label",),
+        "joint": ("disruption_label", "novelty_label"),
+        "pool": ("disruption_label",),
+        "none": (),
+    }
+)
+
+
+def check_choices(
+    labels: Sequence[str], balance: str, test_fields: Sequence[str] = (), label: OwnLabel | None = None
+) -> None:
+    """Raise a ConfigError unless ``labels`` are two or more classes of the balanced labels, and fields can be held out.
+
+    Classes of an own label that are not known yet are not checked: a build finds them.
+    """
+    if test_fields and balance == "pool":
+        raise ConfigError(
+            "SplitConfig.test_fields holds fields out for test, and SplitConfig.balance='pool' divides one pool "
+            "between train and test. Set SplitConfig.balance='disruption'."
+        )
+    if not labels:
+        return
+    of = balance.partition("_within")[0]
+    if of == "label":
+        vocabularies = [label.classes] if label is not None and label.classes else []
+        if not vocabularies:
+            return
+    else:
+        vocabularies = [VOCABULARIES[column] for column in BALANCED[of]]
+    known = [word for words in vocabularies for word in words]
+    if not known:
+        raise ConfigError(
+            f"SplitConfig.labels is {show_value(labels)}, and SplitConfig.balance={balance!r} balances no label. Name "
+            "a balance, such as SplitConfig.balance='disruption', or leave the labels out."
+        )
+    each = [sum(word in labels for word in words) or len(words) for words in vocabularies]
+    if not {*labels} <= {*known} or len({*labels}) < len(labels) or math.prod(each) < 2:
+        raise ConfigError(
+            f"SplitConfig.labels is {show_value(labels)}, needs two or more different ones of {', '.join(known)}, the "
+            f"classes of SplitConfig.balance={balance!r}. Name these."
+        )
 
 
 def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:

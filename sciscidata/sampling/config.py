@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from types import MappingProxyType
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from sciscidata.errors import ConfigError
-from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.options.checks import Configuration, show_value
+from sciscidata.options.checks import Configuration
 
 Balance = Literal[
     "disruption",
@@ -28,20 +24,9 @@ Balance = Literal[
 #: What stands for train and test where quotas are of both together.
 BOTH: Final = "train and test"
 WITHIN: Final = "_within_field_year"
-#: The label columns whose classes are drawn in equal numbers; ``balanced_columns`` knows that of ``"label"`` too.
-BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "disruption": ("disruption_label",),
-        "novelty": ("novelty_label",),
-        "joint": ("disruption_label", "novelty_label"),
-        "pool": ("disruption_label",),
-        "none": (),
-    }
-)
 #: Options that older releases know nothing of: a manifest states them only where they are set.
 _ADDED: Final = ("labels", "test_fields")
-_Word = Annotated[str, msgspec.Meta(min_length=1, title="LABEL")]
-_Field = Annotated[str, msgspec.Meta(min_length=1, title="FIELD")]
+_Name = Annotated[str, msgspec.Meta(min_length=1, title="NAME")]
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
@@ -82,41 +67,22 @@ class SplitConfig(Configuration):
     seed: int = 0
     balance: Balance = "disruption"
     n_dev: _Size = 0
-    labels: tuple[_Word, ...] = ()
-    test_fields: tuple[_Field, ...] = ()
+    labels: tuple[_Name, ...] = ()
+    test_fields: tuple[_Name, ...] = ()
 
     def _check(self) -> None:
         if self.n_train + self.n_test == 0:
             raise ConfigError(
                 "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
             )
-        if self.test_fields and self.balance == "pool":
-            raise ConfigError(
-                "SplitConfig.test_fields holds fields out for test, and SplitConfig.balance='pool' divides one pool "
-                "between train and test. Set SplitConfig.balance='disruption'."
-            )
-        if self.labels and self.balance.removesuffix(WITHIN) != "label":
-            self.check_labels([VOCABULARIES[column] for column in BALANCED[self.balance.removesuffix(WITHIN)]])
+        if self.labels or self.test_fields:
+            from sciscidata.sampling.balance import check_choices
 
-    def check_labels(self, vocabularies: Sequence[tuple[str, ...]]) -> None:
-        """Raise a ConfigError unless ``labels`` are some of the classes of the balanced labels, and leave two."""
-        known = [word for words in vocabularies for word in words]
-        if not known:
-            raise ConfigError(
-                f"SplitConfig.labels is {show_value(self.labels)}, and SplitConfig.balance={self.balance!r} balances "
-                "no label. Name a balance, such as SplitConfig.balance='disruption', or leave the labels out."
-            )
-        each = [sum(word in self.labels for word in words) or len(words) for words in vocabularies]
-        if not {*self.labels} <= {*known} or len({*self.labels}) < len(self.labels) or math.prod(each) < 2:
-            raise ConfigError(
-                f"SplitConfig.labels is {show_value(self.labels)}, needs two or more different ones of "
-                f"{', '.join(known)}, the classes of SplitConfig.balance={self.balance!r}. Name these."
-            )
+            check_choices(self.labels, self.balance, self.test_fields)
 
     def stated(self) -> dict[str, Any]:
         """Return the options as a manifest states them: all, but those of ``_ADDED`` only where they are set."""
-        known = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: value for name, value in known.items() if name not in _ADDED or value}
+        return {name: value for name, value in asdict(self).items() if name not in _ADDED or value}
 
     @property
     def sizes(self) -> dict[str, int]:

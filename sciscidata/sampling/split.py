@@ -25,8 +25,8 @@ from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
 from sciscidata.options.checks import checked_config
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies, with_classes
-from sciscidata.sampling.balance import class_quotas, quota_cells, share_quotas
-from sciscidata.sampling.config import BALANCED, BOTH, WITHIN, SplitConfig
+from sciscidata.sampling.balance import BALANCED, check_choices, class_quotas, quota_cells, share_quotas
+from sciscidata.sampling.config import BOTH, WITHIN, SplitConfig
 from sciscidata.schemas import SPLITS, WORKS, require_columns
 from sciscidata.terminal.messages import counted, list_names
 
@@ -75,9 +75,7 @@ def needed_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[
 def list_cells(config: SplitConfig, label: OwnLabel | None = None) -> list[tuple[str, ...]]:
     """List the classes of the balanced labels that are drawn, in the order in which quotas are handed out."""
     columns = balanced_columns(config, label)
-    known = [vocabularies(label)[column] for column in columns]
-    if config.labels and all(known):  # a build finds the classes of an own label
-        config.check_labels(known)
+    check_choices(config.labels, config.balance, label=label)
     return quota_cells(columns, label, config.labels)
 
 

@@ -80,9 +80,10 @@ def compare(
     """Compare models on the same held-out papers.
 
     Args:
-        predictions: [NAME=]PATH of each: the folder of a run, an evaluation or a sweep, or a predictions file.
-        release: the folder of their release, to compare with baselines on the same papers too.
-        out: also write ``comparison.json`` and pictures into this folder.
+        predictions: [NAME=]PATH of each: the folder of a run, an evaluation or a sweep, a predictions file, or a result
+            file or a folder of such files.
+        release: the folder of their release, to check papers and labels by it, and to compare with baselines.
+        out: also write ``comparison.json``, pictures and a result file of each into this folder.
 
     Example:
         sciscirl compare sft=runs/sft rl=runs/exp6 evaluations/synthetic/majority

@@ -95,9 +95,13 @@ Score = Callable[[Sequence[Sequence[int]], Sequence[Ending]], Awaitable[list[lis
 
 @dataclass(frozen=True, slots=True)
 class LabelScoring:
-    """That labels are scored, and over which papers the mean probability of each is divided out; empty: it is not."""
+    """That labels are scored, and over which papers the mean probability of each is divided out; empty: it is not.
+
+    ``drawn`` are the labels of the release, if it has some of them only: the others get no probability.
+    """
 
     prior_papers: tuple[Paper, ...] = ()
+    drawn: tuple[str, ...] = ()
 
     async def ask_server(
         self, client: tinker.SamplingClient, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
@@ -124,7 +128,10 @@ def make_content_free() -> list[Paper]:
 
 
 def make_scoring(
-    preset: Preset, correction: PriorCorrection | None, read_train: Callable[[], Sequence[Paper]]
+    preset: Preset,
+    correction: PriorCorrection | None,
+    read_train: Callable[[], Sequence[Paper]],
+    drawn: Sequence[str] = (),
 ) -> LabelScoring:
     """Return how the labels of a preset are scored (SciSciRLError: they cannot be); ``train`` calls ``read_train``."""
     if preset.adversarial is not None:
@@ -136,7 +143,7 @@ def make_scoring(
             "answers=logprobs scores one label, and under probabilities an answer has all. Set contract=two_keys."
         )
     papers = make_content_free() if correction == "content_free" else read_train() if correction == "train" else ()
-    return LabelScoring(tuple(papers))
+    return LabelScoring(tuple(papers), tuple(drawn))
 
 
 def make_endings(paper: Paper, rules: TaskRules, renderer: Renderer) -> dict[tuple[str, ...], Ending]:
@@ -165,10 +172,18 @@ async def predict_labels(
     everyone = [*scoring.prior_papers, *papers]
     prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in everyone]
     logprobs = np.array(await score(prompts, [*endings.values()]), dtype=np.float64)
-    chances = _normalise(logprobs)
+    vocabularies = list_labels(rules.target).values()
+    known = [
+        all(
+            word in scoring.drawn or not {*words} & {*scoring.drawn}
+            for word, words in zip(labels, vocabularies, strict=True)
+        )
+        for labels in endings
+    ]
+    among = np.where(known, logprobs, -np.inf)
     n_prior = len(scoring.prior_papers)
-    prior = chances[:n_prior].mean(axis=0) if n_prior else np.ones(len(endings))
-    corrected = _normalise(logprobs[n_prior:] - np.log(prior))
+    prior = _normalise(among)[:n_prior].mean(axis=0) if n_prior else np.ones(len(endings))
+    corrected = _normalise(among[n_prior:] - np.log(np.where(known, prior, 1.0)))
     rows = [
         _make_row(paper, rules, dict(zip(endings, chance, strict=True)), dict(zip(endings, raw, strict=True)))
         for paper, chance, raw in zip(papers, corrected.tolist(), logprobs[n_prior:].tolist(), strict=True)

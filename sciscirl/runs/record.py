@@ -138,15 +138,16 @@ def say_changed(name: str, older: object, newer: object) -> str:
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
     manifest = read_steadily(release, partial(read_whole, release / MANIFEST))
+    stated = cast("dict[str, Any]", parse_json(manifest))
+    file = stated.get("files", {}).get(f"{settings.get('split')}.jsonl")
     return {
         "settings": dict(settings),
         **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
         "release": {"manifest_sha256": hashlib.sha256(manifest).hexdigest()},
         "release_folder": release.name,
         # of the whole split: an evaluation by chosen papers (ids) has another one; ids of training change nothing
-        "ceiling": None
-        if {"split", "ids_sha256"} <= settings.keys()
-        else cast("dict[str, Any]", parse_json(manifest)).get("ceiling"),
+        "ceiling": None if {"split", "ids_sha256"} <= settings.keys() else stated.get("ceiling"),
+        **({"split_sha256": file["sha256"]} if file else {}),
         "date": datetime.now(UTC).date().isoformat(),
         "commit": find_commit(),
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},

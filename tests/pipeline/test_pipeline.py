@@ -42,7 +42,8 @@ from sciscidata.release.manifest import DOCUMENTS, NOVELTY_COLUMNS
 from sciscidata.release.read import DATA_FILES, SCORES_FILE, Release
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.config import BALANCED, SplitConfig
+from sciscidata.sampling.balance import BALANCED
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.draw import draw
 from sciscidata.schemas import EXAMPLE, Corpus
 from sciscidata.sources.example.source import WORKS_FILE, ExampleConfig

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import NotEnoughWorksError
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_labels
-from sciscidata.sampling.config import BALANCED, SplitConfig
+from sciscidata.sampling.balance import BALANCED
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, WORKS

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sciscidata.eligibility import EligibilityConfig
 from sciscidata.errors import NotEnoughWorksError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, VOCABULARIES
-from sciscidata.sampling.balance import class_quotas, quota_cells
-from sciscidata.sampling.config import BALANCED, SplitConfig
+from sciscidata.sampling.balance import BALANCED, class_quotas, quota_cells
+from sciscidata.sampling.config import SplitConfig
 from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import WORKS
 from sciscidata.sources.kinds import STRUCTURE

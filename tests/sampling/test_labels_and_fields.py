@@ -132,3 +132,44 @@ def test_tables_of_which_some_lack_the_last_full_year_are_one_error(tmp_path, mo
     pl.read_parquet("law.parquet").drop("last_full_year").write_parquet("law.parquet")
     assert main(["build", *flags, "--no-novelty", "--out", "held"])
     assert "law.parquet has no column 'last_full_year'" in capsys.readouterr().err
+
+
+def test_tables_with_numberings_of_their_own_are_told_apart(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write_tables(tmp_path)
+    sides = {}
+    for field in ("law", "physics"):  # each numbered from 1 on, with references outside, too
+        works, edges = pl.read_parquet(f"{field}.parquet"), pl.read_parquet("citations.parquet")
+        own = edges.join(works.select(citing_id="work_id"), on="citing_id", how="semi")
+        ids = pl.concat([works["work_id"], own["cited_id"]]).unique(maintain_order=True)
+        number = dict(zip(ids.to_list(), range(1, len(ids) + 1), strict=True))
+        works.with_columns(pl.col("work_id").replace_strict(number)).write_parquet(f"{field}_w.parquet")
+        own.with_columns(pl.all().replace_strict(number)).write_parquet(f"{field}_c.parquet")
+        scores = ssd.compute_cd_index(works, own).sort("work_id").collect()["cd_index"]
+        sides[field] = Counter(scores.drop_nulls().round(9).to_list())
+    flags = ["--works", "law_w.parquet", "physics_w.parquet", "--citations", "law_c.parquet", "physics_c.parquet"]
+    words = [
+        "build",
+        *flags,
+        "--no-novelty",
+        "--n-train",
+        "60",
+        "--n-test",
+        "20",
+        "--test-field",
+        "law",
+        "--out",
+        "held",
+    ]
+    assert main(words)
+    assert "If each file has a numbering of its own" in capsys.readouterr().err
+    assert not main([*words, "--apart"])
+    assert not main(["verify", "held"])
+    release = ssd.read_release("held")
+    assert {name.partition(":")[0] for name in release.test["openalex_id"]} == {"1"}
+    assert {name.partition(":")[0] for name in release.train["openalex_id"]} == {"2"}
+    assert not main(["ingest", *flags, "--apart", "--out", "corpus"])
+    corpus = ssd.scan_corpus("corpus")
+    scores = ssd.compute_cd_index(corpus.works, corpus.citations).drop_nulls("cd_index").collect()
+    assert Counter(scores["cd_index"].round(9).to_list()) == sides["law"] + sides["physics"]

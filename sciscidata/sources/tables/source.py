@@ -77,6 +77,8 @@ class TablesConfig(Configuration):
         authors: column of ``works`` with ids of authors, or names: lists, or text with | or ; between. A corpus on disk
             keeps them, for ``scan_authors``.
         missing: words that stand for a missing value, wherever they are all of a field.
+        apart: each file of ``works`` has a numbering of its own, and the file of ``citations`` at its place goes with
+            it: the id 17 of the second files is 2:17.
         quotes: whether text files have fields in quotes. None: yes, but between tabs only if the beginning shows them.
 
     Raises:
@@ -102,11 +104,14 @@ class TablesConfig(Configuration):
     references: _Column | None = None
     authors: _Column | None = None
     missing: tuple[str, ...] = MISSING
+    apart: bool = False
     quotes: bool | None = None
 
     def _check(self) -> None:
         names = ("TablesConfig.citations", "TablesConfig.references")
         check_citations_given(bool(self.citations), self.columns["references"], *names)
+        if self.apart and not self.citations:
+            raise ConfigError("TablesConfig.apart needs a file of citations for each file of works. Name them.")
 
     @property
     def columns(self) -> dict[str, str | Sequence[str] | None]:
@@ -139,6 +144,11 @@ def ingest_tables(
     works, citations = (
         [TableFile(path, quotes=config.quotes) for path in paths[option]] for option in ("works", "citations")
     )
+    if config.apart and len(works) != len(citations):
+        raise ConfigError(
+            f"TablesConfig.apart needs a file of citations for each file of works, and there are {len(citations)} and "
+            f"{len(works)}. Name them in one order."
+        )
     if citations and are_swapped(works[0].columns, citations[0].columns, config.columns):
         raise SchemaMismatchError(
             f"TablesConfig.works names {works[0].path}, which has the columns of citations, and TablesConfig.citations "
@@ -157,7 +167,7 @@ def ingest_tables(
     if not texts:
         at = {role: name for role, name in at.items() if role not in ("title", "abstract")}
     ends = _find_columns(citations, OF_CITATIONS, config, "citations") if citations else {}
-    dtype = _type_of_ids(works, at["id"])
+    dtype = pl.String() if config.apart else _type_of_ids(works, at["id"])
     tally = Tally(dict.fromkeys(GAPS, 0))
     advance = advance or (lambda _: None)
 
@@ -169,7 +179,7 @@ def ingest_tables(
 
         with scratch_folder() as scratch:
             by_id, last, n_works = DiskSort(["work_id"], scratch), pl.DataFrame(), 0
-            for rows in _read(works, wanted, advance, rows_of):
+            for rows in _read(works, wanted, advance, rows_of, [at["id"]] if config.apart else ()):
                 by_id.add(rows)
                 n_works += rows.height
             if not n_works:
@@ -177,7 +187,7 @@ def ingest_tables(
             require_years(tally, n_works, named)
             for rows in by_id.merge():
                 last = pl.concat([last, rows.select("work_id", ORIGINAL_ID)])
-                refuse_shared_numbers(last, named)
+                _refuse_shared_numbers(last, named, n_files=len(works))
                 last = last.tail(1)
                 yield complete_works(rows.lazy()).select(columns).collect()
 
@@ -188,7 +198,7 @@ def ingest_tables(
             rows = citation_rows if citations else reference_rows
             return rows(batch, ends or at, tally, config.missing).select(columns)
 
-        yield from _read(citations or works, names, advance, rows_of)
+        yield from _read(citations or works, names, advance, rows_of, names if config.apart else ())
         counted.update(tally, inputs=[facts | {"sha256": hash_file(path)} for path, facts in inputs.items()])
 
     named = ", ".join(map(printable_name, paths["works"]))
@@ -200,6 +210,7 @@ def ingest_tables(
         "columns": {**at, **ends},
         "missing": [*config.missing],
         **({} if config.quotes is None else {"quotes": config.quotes}),
+        **({"apart": True} if config.apart else {}),
         **({"last_full_year": "that of each work"} if {*COVERAGE} <= {*beside} else {}),
         **({} if config.authors is None else {"authors_column": config.authors}),
         "inputs": [*inputs.values()],
@@ -250,7 +261,7 @@ def scan_table_authors(config: TablesConfig) -> pl.LazyFrame:
             rows = author_rows(rows, separator, config.missing)
             return rows.with_columns(pl.col("author_id").cast(dtype)).select(columns)
 
-        yield from _read(files, names, lambda _: None, rows_of)
+        yield from _read(files, names, lambda _: None, rows_of, names[:1] if config.apart else ())
 
     schema = pl.Schema({"work_id": pl.Int64(), "author_id": dtype})
     return scan_batches(read, schema, "authors of files of works")
@@ -271,16 +282,30 @@ def _read(
     columns: Sequence[str],
     advance: Callable[[float], None],
     rows_of: Callable[[pl.DataFrame, int], pl.DataFrame],
+    apart: Sequence[str] = (),
 ) -> Iterator[pl.DataFrame]:
-    """Make rows of every batch, given the rows before it; an error names the file."""
-    for file in files:
+    """Make rows of every batch, given the rows before it; an error names the file.
+
+    Ids in the columns ``apart`` get the place of their file before them.
+    """
+    for place, file in enumerate(files, start=1):
         n_rows = 0
         for batch in file.read(columns, advance):
+            batch = batch.with_columns(pl.format(f"{place}:{{}}", name).alias(name) for name in apart)
             try:
                 yield rows_of(batch, n_rows)
             except (WorkIdError, SchemaMismatchError) as error:
                 raise type(error)(f"{file.path}: {error}") from error
             n_rows += batch.height
+
+
+def _refuse_shared_numbers(works: pl.DataFrame, named: str, n_files: int) -> None:
+    try:
+        refuse_shared_numbers(works, named)
+    except WorkIdError as error:
+        if n_files < 2:
+            raise
+        raise WorkIdError(f"{error} If each file has a numbering of its own, set TablesConfig.apart=True.") from None
 
 
 def table_bytes(config: TablesConfig) -> int:
@@ -304,9 +329,8 @@ def _find_columns(files: Sequence[TableFile], roles: Any, config: TablesConfig, 
 def open_tables(config: TablesConfig, opening: Opening) -> Citations:
     """Read the files into a corpus in the cache, once."""
     files = {option: [str(path) for path in paths] for option, paths in find_table_files(config).items()}
-    key = hashlib.sha256(
-        json.dumps([files, config.columns, config.quotes, config.missing]).encode("utf-8", "surrogateescape")
-    ).hexdigest()[:16]
+    asked = [files, config.columns, config.quotes, config.missing, *([True] if config.apart else [])]
+    key = hashlib.sha256(json.dumps(asked).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     with progress_bar("read tables", table_bytes(config), unit="bytes") as advance:
         corpus = ingest_tables(config, opening.cache_dir / f"tables-{key}", advance, overwrite=True)
     named = config.columns["id"]

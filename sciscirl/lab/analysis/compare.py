@@ -20,7 +20,7 @@ from msgspec import Meta
 from sciscidata.options.checks import check_fields
 from sciscidata.terminal.messages import counted
 from sciscirl.errors import PredictionsError
-from sciscirl.lab.analysis.seen import list_seen, say_seen
+from sciscirl.lab.analysis.seen import list_seen, say_known
 from sciscirl.lab.evaluation.bootstrap import (
     Cells,
     Floats,
@@ -110,7 +110,7 @@ class Comparison:
     pairs: tuple[Pair, ...]
     ceiling: Mapping[str, float] | None  # of the labels, as their release states it; None: not known
     related: Mapping[str, Mapping[str, float]]  # to it, by model
-    saw: Mapping[str, str]  # what each baseline saw of a paper, in words
+    saw: Mapping[str, str]  # what each knew of a paper, in words
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it in JSON types, the options among the rest."""
@@ -123,6 +123,8 @@ def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return how a model was asked, from the settings of a run or evaluation; of a baseline, what it saw."""
     if not settings:
         return {}
+    if isinstance(settings.get("saw"), str):  # another's result says it in words
+        return {"saw": settings["saw"]}
     if "baseline" in settings:
         missed = {name: settings.get(name, _UNSTATED[name]) for name in UNSTATED}
         return missed | {"baseline": settings["baseline"], "saw": list_seen(settings)}
@@ -281,7 +283,7 @@ def compare_predictions(
         ),
         ceiling=ceiling,
         related={name: relate_to_ceiling(metrics, ceiling, target) for name, metrics in means.items()},
-        saw={name: said for name in every if (said := say_seen(asked.get(name, {})))},
+        saw={name: said for name in every if (said := say_known(asked.get(name, {})))},
     )
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from sciscidata.storage.sums import read_json
 from sciscirl.runs.record import RUN_FILE
-from sciscirl.task.papers import LATER, list_hidden
+from sciscirl.task.papers import LATER, SEEN, list_hidden
 
 #: The citers in the window of the label, to the next power of two. What a baseline sees where no cited_by_count is.
 CITERS: Final = "n_citers"
@@ -76,6 +76,26 @@ def say_seen(settings: Mapping[str, Any]) -> str:
     words += [_NUMBERS] if numbers else []
     after = [LATER_MARK + ", ".join(_WORDS[name] for name in later) + ", unknown at publication"] if later else []
     return "; ".join([*([", ".join(words)] if words else []), *after]) or "no paper"
+
+
+def say_known(settings: Mapping[str, Any]) -> str:
+    """Say what a baseline, a model or another's result knew of a paper; "" where its settings do not state it.
+
+    Example:
+        >>> say_known({"style": "plain", "hide": ["publication_year"], "as_of": "publication", "show": ["references"]})
+        'title, abstract, field, titles of references'
+        >>> say_known({"preset": "exp4", "style": "checklist"})
+        'title, abstract, year, field; LATER: citations, unknown at publication'
+    """
+    if "baseline" in settings:
+        return say_seen(settings)
+    if isinstance(settings.get("saw"), str):
+        return settings["saw"]
+    if not {"style", "prompt_sha256"} & settings.keys():
+        return ""
+    hidden = list_hidden(settings.get("hide") or (), settings.get("as_of") or "release")
+    seen = [name for name in (*SEEN, *(settings.get("show") or ())) if name not in hidden]
+    return say_seen({"baseline": "", "saw": seen})
 
 
 def read_seen(folder: Path) -> str:

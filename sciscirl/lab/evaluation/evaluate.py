@@ -19,7 +19,7 @@ from sciscirl.runs.checkpoints import note_test_look
 from sciscirl.runs.folder import locked_folder
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.record import find_ceiling
-from sciscirl.task.release import Part
+from sciscirl.task.release import Part, open_release
 
 if TYPE_CHECKING:
     from sciscirl.lab.evaluator import LabelEvaluator
@@ -130,7 +130,10 @@ def _find_scoring(config: EvaluationConfig, subject: Subject) -> LabelScoring | 
     train = Part(config.release, "train", subject.n_held_out, n_papers=config.n_prior)
     from sciscirl.lab.label_scoring import make_scoring
 
-    return make_scoring(subject.preset, config.prior_correction, partial(train.read, subject.preset.rules.target))
+    drawn = open_release(config.release).manifest.get("split", {}).get("labels", ())
+    return make_scoring(
+        subject.preset, config.prior_correction, partial(train.read, subject.preset.rules.target), drawn
+    )
 
 
 async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:

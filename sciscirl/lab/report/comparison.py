@@ -13,6 +13,7 @@ from sciscidata.storage.sums import check_ours, read_json, sealed_file
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import MEASURED, CompareConfig, Comparison, compare_predictions, list_asked
+from sciscirl.lab.analysis.result_file import RESULT_END, check_against, hash_split, read_result, save_result
 from sciscirl.lab.analysis.seen import Judged
 from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
@@ -28,7 +29,7 @@ _ONE: Final = "predictions.parquet"
 
 
 def find_predictions(path: Path) -> Path:
-    """Find the predictions of a path: a file, an evaluation, or the last ones of a training run."""
+    """Find the predictions of a path: a file or result file, an evaluation, or the last ones of a training run."""
     if path.is_file():
         return path
     own = path / _ONE
@@ -42,16 +43,28 @@ def find_predictions(path: Path) -> Path:
 
 
 def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, dict[str, Any]]]:
-    """Read ``PATH`` or ``NAME=PATH``, of sweeps each run: tables by name, and what ``run.json`` says of each, or {}."""
+    """Read ``PATH`` or ``NAME=PATH``: tables by name, and what ``run.json`` or a result file says of each, or {}.
+
+    Of sweeps each run is read, and of a folder of result files each of these.
+    """
     split = [_split(word) for word in words]
-    places = [(name, place) for name, path in split for place in ([path] if name else expand_folders([path]))]
+    places = [(name, place) for name, path in split for place in ([path] if name else _expand(path))]
     files = [find_predictions(path) for _, path in places]
-    folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in places]
+    folders = [path.parent if path.name == _ONE else path.with_name(path.name.split(".")[0]) for _, path in places]
     names = [name or other for (name, _), other in zip(places, name_folders(folders), strict=True)]
     if len(set(names)) < len(names):
         raise PredictionsError(f"two of {', '.join(names)} have the same name. Give names: NAME=PATH.")
-    tables = {name: read_predictions(file) for name, file in zip(names, files, strict=True)}
-    return tables, {name: _find_facts(file) for name, file in zip(names, files, strict=True)}
+    read = {name: _read(file) for name, file in zip(names, files, strict=True)}
+    return {name: table for name, (table, _) in read.items()}, {name: facts for name, (_, facts) in read.items()}
+
+
+def _expand(path: Path) -> list[Path]:
+    results = sorted(path.glob(f"*{RESULT_END}")) if not (path / RUN_FILE).exists() else []
+    return results or expand_folders([path])
+
+
+def _read(file: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
+    return read_result(file) if file.suffix == ".json" else (read_predictions(file), _find_facts(file))
 
 
 def _split(word: str) -> tuple[str | None, Path]:
@@ -64,27 +77,31 @@ def _find_facts(file: Path) -> dict[str, Any]:
         try:
             facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
             stated = {"settings": dict(facts.get("settings", {})), "ceiling": find_ceiling(file)}
-            return {"release": str(facts["release"]["manifest_sha256"]), **stated}
+            return facts | {"release": str(facts["release"]["manifest_sha256"]), **stated}
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return {}
 
 
-def check_slices(slices: Mapping[str, str | None]) -> None:
-    """Refuse predictions of different releases: the same papers may have other labels or texts."""
-    known = [(name, stated) for name, stated in slices.items() if stated is not None]
-    for name, stated in known[1:]:
-        if stated != known[0][1]:
-            first, digest = known[0][0], known[0][1][:12]
+def check_slices(slices: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse predictions of different releases: the same papers may have other labels or texts.
+
+    A release is known by its split, as JSON lines, whose bytes are the same on every machine; else by its manifest.
+    """
+    known = [(name, facts) for name, facts in slices.items() if facts.get("release") is not None]
+    for name, facts in known[1:]:
+        first, other = known[0]
+        by = "split_sha256" if facts.get("split_sha256") and other.get("split_sha256") else "release"
+        if facts[by] != other[by]:
             raise PredictionsError(
-                f"{first} is of release {digest}, {name} of {stated[:12]}. Evaluate both on one release."
+                f"{first} is of release {other[by][:12]}, {name} of {facts[by][:12]}. Evaluate both on one release."
             )
 
 
 def compare_files(
     words: Sequence[str], config: CompareConfig, out: Path | None = None, release: Path | None = None
 ) -> Comparison:
-    """Compare predictions, each ``PATH`` or ``NAME=PATH``; write ``comparison.json`` and pictures into ``out``.
+    """Compare predictions, each ``PATH`` or ``NAME=PATH``; write comparison, pictures and result files into ``out``.
 
     With their ``release``, baselines judge the papers of the first table, too.
     """
@@ -93,17 +110,23 @@ def compare_files(
         refuse_release(out, "folder: out=...", PredictionsError)
         check_ours(*(out / name for name in (_COMPARISON, *names.values())))
     tables, known = read_named(words)
+    home = Path() if out is None else out / "results"
+    results = {name: home / f"{name.replace('/', '-')}{RESULT_END}" for name in tables if out is not None}
+    check_ours(*results.values())
     beside: dict[str, Judged] = {}
     if release is not None:
         from sciscirl.lab.analysis.baselines import run_baselines
 
         (name, asked), facts = next(iter(tables.items())), next(iter(known.values()))
-        check_slices({name: facts.get("release"), str(release): hash_release(release)})
+        of_release = {"release": hash_release(release), "split_sha256": hash_split(release, facts.get("settings", {}))}
+        check_slices({**known, str(release): of_release})
+        for one, table in tables.items():
+            check_against(release, table, known[one], one)
         judged = run_baselines(release, asked, facts.get("settings", {}))
         beside = {name: one for name, one in judged.items() if name not in tables}
         tables |= {name: one.predictions for name, one in beside.items()}
     known = {name: facts for name, facts in known.items() if facts}
-    check_slices({name: facts["release"] for name, facts in known.items()})
+    check_slices(known)
     settings = {name: facts["settings"] for name, facts in known.items()}
     settings |= {name: one.settings for name, one in beside.items()}
     asked = {name: list_asked(one) for name, one in settings.items()}
@@ -113,6 +136,9 @@ def compare_files(
         from sciscirl.lab.report.figures import plot_estimates
 
         write_json(path_inside(out, _COMPARISON, stated_by="a comparison"), comparison.to_json())
+        for name, path in results.items():
+            if name in known:  # else it is not known of which release it is
+                save_result(path, tables[name], known[name])
         for metric, name in names.items():
             with sealed_file(path_inside(out, name, stated_by="a comparison")) as path:
                 pairs = {f"{pair.left} \u2212 {pair.right}": pair.differences[metric] for pair in comparison.pairs}

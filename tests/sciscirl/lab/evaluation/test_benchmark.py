@@ -16,15 +16,20 @@ import pytest
 import sciscidata as ssd
 from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.analysis.baselines import BASELINES
+from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.evaluation.chat_server import ANSWERS_FILE
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
+from sciscirl.lab.report.comparison import compare_files
+from sciscirl.lab.report.layout import show_estimate
 from sciscirl.metrics.predictions import read_predictions
 from tests.conftest import REPOSITORY
 from tests.docs.test_examples import blocks_of
 from tests.sciscirl.toy import LABELS, make_slice, say
 from tests.servers.serving import Handler, Server
 
+PAGE = REPOSITORY / "docs/rl/benchmark.md"
 WORDS = dict(zip(("assay", "review", "survey"), LABELS, strict=True))
 #: Shows each command instead of running it, its words in quotes.
 SHOW = 'sciscirl() { printf "%q " "$@"; echo; }\n'
@@ -33,9 +38,8 @@ SHOW = 'sciscirl() { printf "%q " "$@"; echo; }\n'
 def test_the_recipe_gives_the_ladder_and_a_second_time_repeats_nothing(random_model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_slice(tmp_path / "slices/example", ceiling={"accuracy": 0.9, "macro_f1": 0.9, "works": 9})
-    _, model, ladder, _ = [
-        block.code for block in blocks_of(REPOSITORY / "docs/rl/benchmark.md") if block.language == "bash"
-    ]
+    typed = [block.code for block in blocks_of(PAGE) if block.language == "bash"]
+    model, ladder = (next(code for code in typed if name in code) for name in ("ASK=", "MODELS="))
     local = "\n".join(model.splitlines()[:4]).replace("smollm2", str(random_model))
 
     def list_commands() -> list[list[str]]:
@@ -54,12 +58,31 @@ def test_the_recipe_gives_the_ladder_and_a_second_time_repeats_nothing(random_mo
         PROGRAM.call(name, words, set())
     assert (tmp_path / "benchmark/training/metrics.jsonl").read_bytes() == before
     scores = json.loads((tmp_path / "benchmark/comparison/comparison.json").read_text("utf-8"))["scores"]
-    assert [*scores] == ["majority", "metadata", "words", "zero_shot", "logprobs", "sft", "sft_logprobs"]
+    models = ["zero_shot", "logprobs", "sft", "sft_logprobs"]
+    assert [*scores] == [*sorted(BASELINES), *models]
+    files = [str(tmp_path / f"benchmark/comparison/results/{name}.result.json") for name in models]
+    again = compare_files(files, CompareConfig())
+    assert again.scores["sft"]["label_match"].value == scores["sft"]["label_match"]["value"]
+    assert again.saw["sft"] == "title, abstract, field"
     assert scores["majority"]["label_match"]["value"] == pytest.approx(1 / 3)
     assert scores["words"]["label_match"]["value"] == 1.0  # titles tell the label
     assert all(0 <= one["label_match"]["low"] <= one["label_match"]["value"] for one in scores.values())
     assert "ceiling/label_match 0.900" in capsys.readouterr().out
     assert "0.9" in (tmp_path / "benchmark/benchmark.html").read_text("utf-8")
+
+
+def test_the_table_of_the_page_is_what_its_own_result_files_say():
+    compared = compare_files([str(REPOSITORY / "benchmarks/ladder")], CompareConfig(reference="at_publication"))
+    differences = {pair.left: show_estimate(pair.differences["label_match"], signed=True) for pair in compared.pairs}
+    rows = {
+        name: [show_estimate(scores["label_match"]), differences.get(name, ""), compared.saw[name]]
+        for name, scores in compared.scores.items()
+    }
+    text = PAGE.read_text("utf-8")
+    table = text[text.index("| | label_match") :].partition("\n\n")[0].splitlines()[2:]
+    shown = {name: cells for name, *cells in ([cell.strip() for cell in line.strip("|").split("|")] for line in table)}
+    assert shown == {name: rows[name] for name in shown}
+    assert {*rows} - {*shown} == {"prior_random"}
 
 
 @contextmanager

@@ -1,0 +1,120 @@
+"""Result files: what one evaluation or another's model answered, small and checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import sciscidata as ssd
+from sciscirl import write_result
+from sciscirl.cli.commands import PROGRAM
+from sciscirl.errors import PredictionsError, SciSciRLError
+from sciscirl.lab.analysis.compare import CompareConfig
+from sciscirl.lab.report.comparison import compare_files, render_comparison
+
+
+def evaluate_baselines(release: Path, out: Path) -> None:
+    PROGRAM.call("evaluate", ["--release", str(release), "--baselines", "--out", str(out)], set())
+
+
+def answer(release: Path, label: str = "neutral") -> pl.DataFrame:
+    ids = ssd.read_release(release).test["openalex_id"]
+    return pl.DataFrame({"openalex_id": ids, "label": [label] * len(ids), "confidence": [0.5] * len(ids)})
+
+
+@pytest.fixture
+def results(toy_slice, tmp_path):
+    evaluate_baselines(toy_slice, tmp_path / "all")
+    compare_files([str(tmp_path / "all")], CompareConfig(), tmp_path / "comparison")
+    return tmp_path / "comparison/results"
+
+
+def test_result_files_say_the_same_as_the_folders_and_a_row_can_be_added(toy_slice, tmp_path, results):
+    folders = compare_files([str(tmp_path / "all")], CompareConfig())
+    files = compare_files([str(results)], CompareConfig())
+    assert {name: files.scores[name] for name in folders.scores} == dict(folders.scores)
+    assert files.saw == folders.saw
+    mine = write_result(
+        tmp_path / "mine.result.json", toy_slice, answer(toy_slice), model="always neutral", saw="no paper", seed=3
+    )
+    both = compare_files([str(results), str(mine)], CompareConfig(reference="majority"), release=toy_slice)
+    assert both.scores["mine"]["label_match"].value == pytest.approx(1 / 3)
+    assert both.saw["mine"] == "no paper"
+    assert "mine" in render_comparison(both)
+    stated = json.loads(mine.read_text("utf-8"))
+    assert stated["settings"] == {"model": "always neutral", "saw": "no paper", "split": "test", "seed": 3}
+    assert (
+        stated["release"]["manifest_sha256"]
+        == json.loads((results / "words.result.json").read_text("utf-8"))["release"]["manifest_sha256"]
+    )
+    assert "title" not in json.dumps(stated["answers"])
+
+
+def change(path: Path, edit) -> Path:
+    content = json.loads(path.read_text("utf-8"))
+    edit(content)
+    (path.parent / "SHA256SUMS").unlink(missing_ok=True)
+    path.write_text(json.dumps(content), "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda one: one["answers"]["label"].__setitem__(0, "disruptive"), "mine.result.json was changed: its answers"),
+        (lambda one: one.update(split_sha256="0" * 64), "is of release .*0000000"),
+        (lambda one: one.pop("answers_sha256"), "it has no 'answers_sha256'"),
+        (lambda one: one.update(format_version=9), "has the format 9, needs 1"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_one_clear_error(edit, said, toy_slice, tmp_path, results):
+    mine = write_result(tmp_path / "mine.result.json", toy_slice, answer(toy_slice), model="m", saw="title")
+    change(mine, edit)
+    with pytest.raises(PredictionsError, match=said):
+        compare_files([str(results), str(mine)], CompareConfig())
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda rows: rows.tail(-1), "lacks 1 paper of the split, first"),
+        (lambda rows: pl.concat([rows, rows.head(1)]), "has 2 answers to .*, needs 1"),
+        (lambda rows: rows.with_columns(label=pl.lit("great")), "have an unknown label"),
+        (lambda rows: rows.with_columns(openalex_id=pl.lit("W0") + pl.col("openalex_id")), "that the split does not"),
+        (lambda rows: rows.drop("confidence"), "no column 'confidence'"),
+        (lambda rows: rows.with_columns(confidence=pl.lit(2.0)), "confidence outside 0 to 1"),
+    ],
+)
+def test_answers_that_do_not_fit_are_refused_before_a_file_is_written(edit, said, toy_slice, tmp_path):
+    path = tmp_path / "mine.result.json"
+    with pytest.raises(SciSciRLError, match=said):
+        write_result(path, toy_slice, edit(answer(toy_slice)), model="m", saw="title")
+    assert not path.exists()
+
+
+def test_a_release_shows_gold_labels_that_were_changed(toy_slice, tmp_path, results):
+    from sciscirl.lab.analysis.result_file import _hash
+
+    def edit(one):
+        one["answers"]["gold"] = one["answers"]["gold"][::-1]
+        one["answers_sha256"] = _hash(one["answers"])
+
+    mine = write_result(tmp_path / "mine.result.json", toy_slice, answer(toy_slice), model="m", saw="title")
+    change(mine, edit)
+    with pytest.raises(PredictionsError, match="another gold label"):
+        compare_files([str(mine)], CompareConfig(), release=toy_slice)
+
+
+def test_a_result_file_that_lacks_a_paper_is_refused_by_its_release(toy_slice, tmp_path):
+    from sciscirl.lab.analysis.result_file import _hash
+
+    def edit(one):
+        one["answers"] = {name: values[1:] for name, values in one["answers"].items()}
+        one["answers_sha256"] = _hash(one["answers"])
+
+    mine = write_result(tmp_path / "mine.result.json", toy_slice, answer(toy_slice), model="m", saw="title")
+    with pytest.raises(PredictionsError, match="mine lacks 1 paper of the split"):
+        compare_files([str(change(mine, edit))], CompareConfig(), release=toy_slice)
