@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -89,7 +90,7 @@ def export_task(config: ExportConfig) -> Path:
         },
         "papers": {split: len(papers) for split, papers in splits.items()},
     }
-    name = f"sciscirl_{''.join(letter if letter.isalnum() else '_' for letter in preset.name).lower()}"
+    name = re.sub("[^a-z0-9]+", "_", f"sciscirl {preset.name}".lower()).strip("_")  # of a package, too
     with atomic_folder(out) as folder:
         package = folder / name
         package.mkdir()

@@ -135,6 +135,12 @@ def test_what_a_plugin_adds_is_exported_unless_it_is_code_that_sees_scores(
     assert float(done.stdout) == -0.05
     assert row["messages"][1]["content"].startswith('"')  # the title alone
 
+    (tmp_path / "Größe (2).toml").write_text('base = "exp4"\n', "utf-8")
+    config = ExportConfig(
+        release=release, preset=str(tmp_path / "Größe (2).toml"), out=tmp_path / "named", to="verifiers"
+    )
+    assert 'name = "sciscirl-gr-e-2"' in (export_task(config) / "pyproject.toml").read_text()
+
     capsys.readouterr()
     assert main([*words, "scored", "--out", str(tmp_path / "scored")]) == 1
     assert re.search(r"reward 'near' is the function near.*sciscirl evaluate", capsys.readouterr().err)
