@@ -26,7 +26,7 @@ test *ARGS:
 quick:
     {{bin}}/pytest -q -m 'not slow'
 
-# an exported task in Inspect
+# an exported task in Inspect, verifiers and lm-evaluation-harness
 harnesses:
     SCISCI_HARNESSES=1 {{bin}}/pytest -q tests/sciscirl/lab/harnesses
 

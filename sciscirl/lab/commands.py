@@ -288,10 +288,10 @@ def sweep_repro(
 
 
 def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
-    """Write the task for Inspect and other harnesses.
+    """Write the task for Inspect, verifiers or lm-evaluation-harness.
 
     Example:
-        sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4
+        sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4 --to verifiers
     """
     from sciscirl.lab.harnesses.export import export_task
 

@@ -1,13 +1,14 @@
-"""Write the task for Inspect and other harnesses: papers, rules, and a file for Inspect, which calls ``score`` here."""
+"""Write the task for other harnesses: papers, rules, and the files of one tool, which call ``score`` here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from sciscidata.release.release import check_target
 from sciscidata.storage import atomic_folder, real_path
@@ -16,7 +17,6 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab.answer_length import check_max_tokens
 from sciscirl.options import AskedOptions, PresetName, partial_of_preset
 from sciscirl.presets import describe_rules, find_preset, recall_rules
-from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import Context, Paper
 from sciscirl.task.release import Part, SplitName, choose_target, open_release
 from sciscirl.task.rewards import score_answer
@@ -24,6 +24,7 @@ from sciscirl.task.rules import TaskRules
 
 #: In the folder of an exported task: its rules, and where they come from.
 FACTS: Final = "task.json"
+Tool = Literal["inspect", "verifiers", "lm-eval"]
 
 
 @partial_of_preset(preset="exp4")
@@ -32,20 +33,22 @@ class ExportConfig(AskedOptions, PresetName):
 
     Attributes:
         out: the new folder.
+        to: the tool that is to run it.
         preset: prompt, contract and reward; not an adversarial one.
         target: disruption, novelty, joint, pairs, or an own label of the release; None: the preset's.
         show: what the papers built on, of a release with context: references, at_publication; None: as the preset.
     """
 
     out: Path
+    to: Tool = "inspect"
     target: str | None = None
     show: tuple[Context, ...] | None = None
 
 
 def export_task(config: ExportConfig) -> Path:
-    """Write a folder that Inspect can run, whole or not at all; abstracts are whole, since no tokenizer is known.
+    """Write a folder that a tool can run, whole or not at all; abstracts are whole, since no tokenizer is known.
 
-    Inspect samples as the preset's evaluations do, and ``score`` judges as training does.
+    The tool samples as the preset's evaluations do, and ``score`` judges as training does.
     """
     preset = find_preset(config.preset)
     if preset.adversarial is not None:
@@ -82,10 +85,14 @@ def export_task(config: ExportConfig) -> Path:
         "max_tokens": preset.max_tokens,
         "temperature": preset.judging.eval_temperature,
         "top_p": preset.judging.eval_top_p,
-        "release": {"manifest_sha256": release.manifest["manifest_sha256"]},
+        "release": {
+            "name": real_path(config.release).name,
+            "seed": release.manifest["split"]["seed"],
+            "manifest_sha256": release.manifest["manifest_sha256"],
+        },
         "papers": {split: len(papers) for split, papers in splits.items()},
     }
-    name = f"sciscirl_{''.join(letter if letter.isalnum() else '_' for letter in preset.name).lower()}"
+    name = re.sub("[^a-z0-9]+", "_", f"sciscirl {preset.name}".lower()).strip("_")  # of a package, too
     with atomic_folder(out) as folder:
         package = folder / name
         package.mkdir()
@@ -93,7 +100,7 @@ def export_task(config: ExportConfig) -> Path:
         for split, papers in splits.items():
             rows = [json.dumps(_make_row(paper, rules), ensure_ascii=False) for paper in papers]
             _write(package / f"{split}.jsonl", "\n".join(rows))
-        for path, text in _render_files(name, preset, tuple(splits)).items():
+        for path, text in _render_files(config.to, name, facts).items():
             _write(folder / path, text)
     return out
 
@@ -109,18 +116,34 @@ def _write(path: Path, text: str) -> None:
     path.write_text(f"{text.strip()}\n", "utf-8")
 
 
-def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str, str]:
-    """Write what Inspect and people read, by path."""
+def _render_files(tool: Tool, name: str, facts: Mapping[str, Any]) -> dict[str, str]:
+    """Write what the tool and people read, by path."""
+    here = Path(__file__).parent
+    texts = {path.stem: path.read_text("utf-8") for path in (here / tool.replace("-", "_")).glob("*.template")}
+    texts["README.md"] = (here / "README.md.template").read_text("utf-8").replace("@USE@", texts.pop("use").strip())
+    splits = sorted(facts["papers"], key=("test", "dev", "train").index)
+    if tool == "verifiers":
+        texts |= {f"{name}/{path}": texts.pop(path) for path in ("__init__.py", "taskset.py")}
+    elif tool == "lm-eval":
+        task = texts.pop("task.yaml")
+        texts |= {f"{name}_{split}.yaml": task.replace("@SPLIT@", split) for split in splits}
     words = {
         "NAME": name,
-        "MAX_TOKENS": str(preset.max_tokens),
-        "TEMPERATURE": str(preset.judging.eval_temperature),
-        "TOP_P": str(preset.judging.eval_top_p),
-        "SPLIT": "test" if "test" in splits else splits[0],
+        "ID": name.replace("_", "-"),
+        "PRESET": facts["preset"],
+        "RELEASE": facts["release"]["name"],
+        "SEED": facts["release"]["seed"],
+        "MANIFEST": facts["release"]["manifest_sha256"],
+        "PROMPT": facts["rules"]["prompt_sha256"],
+        "MAX_TOKENS": facts["max_tokens"],
+        "TEMPERATURE": facts["temperature"],
+        "TOP_P": facts["top_p"],
+        "SAMPLES": str(facts["temperature"] > 0).lower(),
+        "SPLIT": splits[0],
+        "SPLITS": json.dumps(splits)[1:-1],
     }
-    texts = {path.stem: path.read_text("utf-8") for path in Path(__file__).parent.glob("*.template")}
     for word, value in words.items():
-        texts = {path: text.replace(f"@{word}@", value) for path, text in texts.items()}
+        texts = {path: text.replace(f"@{word}@", str(value)) for path, text in texts.items()}
     return texts
 
 
@@ -163,3 +186,18 @@ def score(text: str, labels: Mapping[str, str], rules: TaskRules, stop_reason: s
     answer = rules.parse(text, stop_reason)
     total = score_answer(answer, labels, rules.table).total
     return Score(total, float(answer.is_valid and answer.labels == dict(labels)), float(answer.is_valid))
+
+
+def score_parts(
+    text: str, labels: Mapping[str, str], rules: TaskRules, stop_reason: str | None = None
+) -> dict[str, float]:
+    """Score one answer as ``score``, and name the parts of its reward.
+
+    Example:
+        >>> from sciscirl.presets import PRESETS
+        >>> score_parts("neutral", {"disruption_label": "neutral"}, PRESETS["exp4"].rules)
+        {'reward': -1.0, 'correct': 0.0, 'valid': 0.0, 'parse': -1.0, 'contract': 0.0, 'task': 0.0, 'think': 0.0}
+    """
+    parts = score_answer(rules.parse(text, stop_reason), labels, rules.table).named()
+    del parts["total"]
+    return {**score(text, labels, rules, stop_reason)._asdict(), **parts}
