@@ -52,7 +52,7 @@ SAW = {
 SETS = {
     "field and year": (KNOWN, "field and year"),
     "references": (KNOWN, "field, year, references"),
-    "references, coupling and CD": (KNOWN, "`at_publication`: with earlier works that share them, their CD index"),
+    "references, coupling and CD": (KNOWN, "`at_publication`: also coupling, CD index"),
     "words and titles of references": (BOTH, "`words` with titles of references"),
     "words, references, coupling and CD": (BOTH, "`words_at_publication`: `words` with `at_publication`"),
     "words, titles of references, numbers": (BOTH, "`words_at_publication` with titles of references"),
@@ -255,8 +255,8 @@ def list_dots(slices: Slices, runs: Runs) -> list[Dot]:
         Dot("Words and at publication", "both", "both", (first[both], second[both])),
         Dot("SmolLM2 and at publication", "both, stacked", "both", ((right, right - half, right + half), None)),
         Dot(
-            "Citations so far, year, field",
-            "citations that make the label: no forecast",
+            "Citations so far",
+            "with year, field; citers make the label",
             "later",
             (own("metadata"), None),
         ),
