@@ -229,7 +229,8 @@ def claim_looks() -> Iterator[str]:
     others = len({one for one in sets if one[1] not in ("words", "numbers", "words and numbers", "MiniLM")})
     stacked = sum(name.endswith(" and model") for row in read_kept("stack") for name in row["rows"])
     fields = len(FIELDS) * sum(row["way"] != "words" for row in read_kept("fields")["pooled"])
-    yield f"At least {len(judged) + others + stacked + fields + 3 + N_TRIED} variants"  # 3: words of titles, two columns alone
+    alone = 1 + len(read_kept("one_column"))  # words of titles, and a column
+    yield f"At least {len(judged) + others + stacked + fields + alone + N_TRIED} variants"
 
 
 def find_claims(slices: Slices, runs: Runs) -> list[str]:
