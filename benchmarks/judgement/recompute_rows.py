@@ -525,19 +525,28 @@ class Recomputed:
                 areas = [place(one, own.test) for one in chances]
                 measured[row]["auc"] = [area for area, _ in areas], np.mean([of for _, of in areas], axis=0)
                 for key, figure in found["rows"][row].items():
+                    if key == "interval":
+                        ends = self.find_ends(*map(np.array, measured[row]["accuracy"]))
+                        self.add(f"stack: {name}, {row}", [found["rows"][row]["accuracy"], *figure], ends, digits=4,
+                                 how="two fits")  # fmt: skip
+                        continue
                     mean = float(np.mean(measured[row][key][0]))
                     self.add(f"stack: {name}, {row}, {key}", [figure], (mean,), digits=4, how="fitted")
             for what, (row, base) in ADDED.items():
                 for key, figures in found["added"][what].items():
                     (a, of_a), (b, of_b) = measured[row][key], measured[base][key]
-                    gains = np.subtract(a, b)
-                    of_papers, of_seeds = float(np.sum((of_a - of_b) ** 2)), float(gains.var(ddof=1)) / 3
-                    freedom = (of_papers + of_seeds) ** 2 / (of_papers**2 / (own.test.size - 1) + of_seeds**2 / 2)
-                    half = float(student.ppf(0.975, freedom)) * math.sqrt(of_papers + of_seeds)
-                    middle = float(gains.mean())
-                    self.add(f"stack: {name}, {what}, {key}", figures, (middle, middle - half, middle + half), digits=4,
-                             how="two fits")  # fmt: skip
+                    ends = self.find_ends(np.subtract(a, b), of_a - of_b)
+                    self.add(f"stack: {name}, {what}, {key}", figures, ends, digits=4, how="two fits")
             tell(f"stack: {name}")
+
+    @staticmethod
+    def find_ends(by_seed: np.ndarray, influence: np.ndarray) -> tuple[float, float, float]:
+        """Return the mean over seeds and its interval, from what each paper moves it by."""
+        of_papers, of_seeds = float(np.sum(influence**2)), float(by_seed.var(ddof=1)) / 3
+        freedom = (of_papers + of_seeds) ** 2 / (of_papers**2 / (influence.size - 1) + of_seeds**2 / 2)
+        half = float(student.ppf(0.975, freedom)) * math.sqrt(of_papers + of_seeds)
+        middle = float(by_seed.mean())
+        return middle, middle - half, middle + half
 
     @staticmethod
     def log_odds(chances: np.ndarray) -> np.ndarray:
@@ -577,7 +586,10 @@ class Recomputed:
             right["metadata"].append(self.grow_trees(own) == own.test)
             for way, name in kept.items():
                 right[way].append(np.array(find_last(self.jobs[name.format(field)])["said"]) == own.test)
-            right["prior-corrected"].append(correct_run(self.jobs[f"sft_without_{field}_0"], -1, 2) == own.test)
+            names = kept | {"words": "tfidf_two_without_{}", "metadata": "metadata_two_without_{}"}
+            for way, name in names.items():
+                if run := self.jobs.get(name.format(field)):
+                    right[f"{way}, prior-corrected"].append(correct_run(run, -1, 2) == own.test)
             tell(f"without {field}")
         for row in found["pooled"]:
             one = right[row["way"]]
@@ -645,11 +657,10 @@ class Recomputed:
         cells = row[1:] if row[0][0] == "way" else row[2:]
         way = row[0][1] if row[0][0] == "way" else row[1][1]
         job = find_job(way)
-        name = "two"
-        for head, cell in cells:
-            is_fair = head in ("prior-corrected", "less the mean")
-            name = name if is_fair else {"second test": "second"}.get(head, head.strip("`"))
-            if not (figures := read_cell(cell)) or head == "seeds":
+        halves = [(head, half, at) for head, cell in cells for at, half in enumerate(cell.split("], "))]
+        for head, cell, is_fair in halves:
+            name = {"second test": "second"}.get(head, head.strip("`"))
+            if not (figures := read_cell(cell)):
                 continue
             where = f"page: {way}, {name}" + (", prior-corrected" if is_fair else "")
             found = self.find_right(name, job) if job else None
@@ -680,10 +691,12 @@ class Recomputed:
         shares = [float(np.mean(one == label)) for one in said for label in range(3)]
         for figure, own in zip(re.findall(r"\d\.\d+", cells["shares said: before, after"]), shares, strict=True):
             self.add(f"{where}, shares", [float(figure)], (own,), digits=2, how="kept")
-        fair = re.findall(r"\d\.\d+", cells["prior-corrected: before, after"])
-        for figure, at in zip(fair, (0, -1), strict=bool(fair)):
-            own = float(np.mean([correct_run(run, at, 3) == gold for run in runs]))
-            self.add(f"{where}, prior-corrected", [float(figure)], (own,), digits=2, how="kept")
+        if cell := cells["prior-corrected, change"]:
+            level, change = map(read_cell, cell.split(", ", 1))
+            before, after = (np.array([correct_run(run, at, 3) == gold for run in runs]) * 1.0 for at in (0, -1))
+            self.add(f"{where}, prior-corrected", level, (float(after.mean()),), digits=2, how="kept")
+            gain = find_interval(after - before)
+            self.add(f"{where}, prior-corrected, change", change, gain, digits=3, how="kept")
 
     def check_field(self, row: list[tuple[str, str]]) -> None:
         cells = dict(row)
@@ -692,7 +705,7 @@ class Recomputed:
             self.checks.append(Check(f"page, fields: {cells['way']}: not known here", 0, math.nan, 0, "missing"))
             return
         where = f"page, fields: {cells['way']}"
-        how = "kept" if way in ("prior-corrected", "MiniLM", "SmolLM2, SFT") else "fitted"
+        how = "kept" if way in ("MiniLM", "SmolLM2, SFT") else "fitted"
         parts = self.pooled[way]
         self.add(where, read_cell(cells["fifth field"]), find_interval(np.concatenate(parts)), digits=3, how=how)
         ends = [float(one) for one in cells["least and most of the five"].split(" to ")]
@@ -700,6 +713,9 @@ class Recomputed:
             self.add(
                 f"{where}, {own.__name__}", [figure], (own(float(one.mean()) for one in parts),), digits=2, how=how
             )
+        if figures := read_cell(cells["prior-corrected"]):
+            fair = find_interval(np.concatenate(self.pooled[f"{way}, prior-corrected"]))
+            self.add(f"{where}, prior-corrected", figures, fair, digits=3, how="kept")
         if figures := read_cell(cells["sixth field"]):
             self.add(f"{where}, sixth", figures, self.sixth[way], digits=2, how="kept")
 
@@ -752,7 +768,6 @@ FIELD_WAYS = {
     "`words`": "words",
     "MiniLM": "MiniLM",
     "SmolLM2, SFT (1 seed)": "SmolLM2, SFT",
-    "the same, prior-corrected": "prior-corrected",
     "`at_publication`": "numbers",
     "`words_at_publication`": "words and numbers",
     "trees on later citers": "metadata",
@@ -773,7 +788,7 @@ def read_table(text: str, name: str) -> list[list[tuple[str, str]]]:
 
 def read_cell(cell: str) -> list[float]:
     """Return a figure, and the ends of its interval if it has one."""
-    found = re.match(r"\*{0,2}([-+]?\d+\.\d+)(?: \[([-+]?\d+\.\d+), ([-+]?\d+\.\d+)\])?", cell)
+    found = re.match(r"\*{0,2}([-+]?\d+\.\d+)(?: \[([-+]?\d+\.\d+), ([-+]?\d+\.\d+)\]?)?", cell)
     return [float(one) for one in found.groups() if one is not None] if found else []
 
 

@@ -103,16 +103,20 @@ MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 }
 
 
-def say_difference(with_it: list[np.ndarray], without: list[np.ndarray], gold: np.ndarray, measure: str) -> list[float]:
-    """Return the mean difference over seeds, and its interval over papers and seeds."""
+def say_difference(
+    with_it: list[np.ndarray], without: list[np.ndarray] | None, gold: np.ndarray, measure: str
+) -> list[float]:
+    """Return the mean difference over seeds, and its interval over papers and seeds; None: from 0."""
     find = MEASURES[measure]
-    by_seed = np.array([find(a, gold) - find(b, gold) for a, b in zip(with_it, without, strict=True)])
+    bases = without or [None] * len(with_it)
+
+    def differ(at: np.ndarray) -> list[float]:
+        pairs = zip(with_it, bases, strict=True)
+        return [find(a[at], gold[at]) - (0 if b is None else find(b[at], gold[at])) for a, b in pairs]
+
+    by_seed = np.array(differ(np.arange(gold.size)))
     rng = np.random.default_rng(0)
-    drawn = []
-    for _ in range(DRAWS):
-        at = rng.integers(0, gold.size, gold.size)
-        pairs = zip(with_it, without, strict=True)
-        drawn.append(np.mean([find(a[at], gold[at]) - find(b[at], gold[at]) for a, b in pairs]))
+    drawn = [np.mean(differ(rng.integers(0, gold.size, gold.size))) for _ in range(DRAWS)]
     of_papers, of_seeds = np.var(drawn), by_seed.var(ddof=1) / by_seed.size
     variance = of_papers + of_seeds
     freedom = variance**2 / (of_papers**2 / (gold.size - 1) + of_seeds**2 / (by_seed.size - 1))
@@ -135,12 +139,14 @@ def main(papers: Path, slices: Path, out: Path) -> None:
             row: [cross_fit([parts[part][seed] for part in of], gold, fold) for seed in range(3)]
             for row, of in ROWS.items()
         }
-        rows = {
+        rows: dict[str, Any] = {
             row: {
                 measure: round(float(np.mean([find(one, gold) for one in of])), 4) for measure, find in MEASURES.items()
             }
             for row, of in chances.items()
         }
+        for row, of in chances.items():
+            rows[row]["interval"] = say_difference(of, None, gold, "accuracy")[1:]
         added = {
             what: {measure: say_difference(chances[row], chances[base], gold, measure) for measure in MEASURES}
             for what, row, base in ADDED
