@@ -201,6 +201,12 @@ def claim_at_publication() -> Iterator[str]:
     yield f"MiniLM embeddings of both texts {over} to what was known"
 
 
+def claim_one_column() -> Iterator[str]:
+    found = read_kept("one_column")
+    ends = [say_kept(found[column]["accuracy"]) for column in ("n_coupled_twice", "n_references")]
+    yield f"alone {ends[0]}, the number of references {ends[1]}"
+
+
 def claim_differing(runs: Runs) -> Iterator[str]:
     """In how many papers the likeliest label of the kept chances is not the kept answer of SFT."""
     apart = [
@@ -223,7 +229,8 @@ def claim_looks() -> Iterator[str]:
     others = len({one for one in sets if one[1] not in ("words", "numbers", "words and numbers", "MiniLM")})
     stacked = sum(name.endswith(" and model") for row in read_kept("stack") for name in row["rows"])
     fields = len(FIELDS) * sum(row["way"] != "words" for row in read_kept("fields")["pooled"])
-    yield f"At least {len(judged) + others + stacked + fields + 1 + N_TRIED} variants"  # 1: words of titles
+    alone = 1 + len(read_kept("one_column"))  # words of titles, and a column
+    yield f"At least {len(judged) + others + stacked + fields + alone + N_TRIED} variants"
 
 
 def find_claims(slices: Slices, runs: Runs) -> list[str]:
@@ -236,6 +243,7 @@ def find_claims(slices: Slices, runs: Runs) -> list[str]:
         *claim_fields(slices, runs),
         *claim_at_publication(),
         *claim_stacked(),
+        *claim_one_column(),
         *claim_differing(runs),
         *claim_looks(),
     ]

@@ -238,8 +238,7 @@ def list_dots(slices: Slices, runs: Runs) -> list[Dot]:
     first = {row["set"]: row["accuracy"] for row in read_kept("at_publication") if row["slice"] == "two"}
     second = {row["set"]: row["accuracy"] for row in read_kept("second")["rows"]}
     stack = next(row for row in read_kept("stack") if row["slice"] == "two")
-    right = stack["rows"]["numbers and model"]["accuracy"]
-    half = 1.96 * (right * (1 - right) / stack["papers"]) ** 0.5
+    stacked = stack["rows"]["numbers and model"]
     known = "references, coupling and CD"
     both = f"words, {known}"
 
@@ -253,7 +252,7 @@ def list_dots(slices: Slices, runs: Runs) -> list[Dot]:
         Dot("SmolLM2, fine-tuned", "title, abstract", "text", (own("sft"), None)),
         Dot("At publication", "references, their citations, year, field", "known", (first[known], second[known])),
         Dot("Words and at publication", "both", "both", (first[both], second[both])),
-        Dot("SmolLM2 and at publication", "both, stacked", "both", ((right, right - half, right + half), None)),
+        Dot("SmolLM2 and at publication", "both, stacked", "both", ((stacked["accuracy"], *stacked["interval"]), None)),
         Dot(
             "Citations so far",
             "with year, field; citers make the label",
