@@ -6,7 +6,8 @@ log-odds of its parts, cross-fitted on the test papers: ten folds by hashed titl
 say. Rows of one part are fitted the same way, so that a difference is not one of calibration.
 
 A difference is the mean over seeds. Its interval of 95 % takes t with the variance over test papers (2,000 draws, the
-fits kept) plus that over three seeds, and Satterthwaite's degrees of freedom. OUT is ``results/stack.json``.
+fits kept) plus that over three seeds, and Satterthwaite's degrees of freedom. OUT is ``results/stack.json``;
+its ``said`` has the answers of each row, by seed.
 """
 
 from __future__ import annotations
@@ -150,10 +151,11 @@ def main(papers: Path, slices: Path, out: Path) -> None:
             what: {measure: say_difference(chances[row], chances[base], gold, measure) for measure in MEASURES}
             for what, row, base in ADDED
         }
-        found.append({"slice": name, "papers": gold.size, "seeds": 3, "rows": rows, "added": added})
+        said = {row: [one.argmax(1).tolist() for one in of] for row, of in chances.items()}
+        found.append({"slice": name, "papers": gold.size, "seeds": 3, "rows": rows, "added": added, "said": said})
         for key, value in (rows | added).items():
             print(name, key, value, flush=True)
-    out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    out.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -96,6 +96,22 @@ def say_known(settings: Mapping[str, Any]) -> str:
     hidden = list_hidden(settings.get("hide") or (), settings.get("as_of") or "release")
     seen = [name for name in (*SEEN, *(settings.get("show") or ())) if name not in hidden]
     return say_seen({"baseline": "", "saw": seen})
+
+
+def find_saw_later(saw: Mapping[str, str]) -> set[str]:
+    """Find the names of those that saw what came after publication, by what is said of them (``say_known``)."""
+    return {name for name, said in saw.items() if LATER_MARK in said}
+
+
+def mark_later(names: Iterable[str], saw: Mapping[str, str]) -> dict[str, str]:
+    """Mark, for a picture, the names of those that saw what came after publication.
+
+    Example:
+        >>> mark_later(["words", "later_counts"], {"later_counts": "year; LATER: citations, unknown at publication"})
+        {'words': 'words', 'later_counts': 'later_counts (saw later)'}
+    """
+    saw_later = find_saw_later(saw)
+    return {name: f"{name} (saw later)" if name in saw_later else name for name in names}
 
 
 def read_seen(folder: Path) -> str:

@@ -24,7 +24,7 @@ from sciscirl.lab.analysis.compare import (
     list_asked,
     list_unlike,
 )
-from sciscirl.lab.analysis.seen import LATER_MARK, Judged, list_later, list_seen
+from sciscirl.lab.analysis.seen import Judged, list_later, list_seen, mark_later
 from sciscirl.lab.evaluation.bootstrap import Cells, measure_cells
 from sciscirl.lab.evaluation.results import say_judged
 from sciscirl.lab.report.figures import plot_estimates
@@ -414,8 +414,7 @@ def _show_way(way: Repeated, compared: Comparison, verdicts: Mapping[str, Verdic
 
 def _draw_scores(compared: Comparison, ceiling: Mapping[str, float], on: str) -> Picture:
     shown = {"label_match": ceiling.get("accuracy"), BEST: ceiling.get(BEST)}
-    saw_later = {name for name, said in compared.saw.items() if LATER_MARK in said}
-    marked = {name: f"{name} (saw later)" if name in saw_later else name for name in compared.scores}
+    marked = mark_later(compared.scores, compared.saw)
     png = plot_estimates(
         {metric: {marked[name]: scores[metric] for name, scores in compared.scores.items()} for metric in shown},
         seeds={metric: {marked[name]: one[metric] for name, one in compared.by_seed.items()} for metric in shown},

@@ -14,7 +14,7 @@ from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import MEASURED, CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.lab.analysis.result_file import RESULT_END, check_against, hash_split, read_result, save_result
-from sciscirl.lab.analysis.seen import Judged
+from sciscirl.lab.analysis.seen import Judged, mark_later
 from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
 from sciscirl.metrics.metrics import COMPARED
@@ -139,10 +139,15 @@ def compare_files(
         for name, path in results.items():
             if name in known:  # else it is not known of which release it is
                 save_result(path, tables[name], known[name])
+        marked = mark_later(comparison.scores, comparison.saw)
+        note = "\nsaw later: knew what came after publication" if [*marked] != [*marked.values()] else ""
         for metric, name in names.items():
             with sealed_file(path_inside(out, name, stated_by="a comparison")) as path:
-                pairs = {f"{pair.left} \u2212 {pair.right}": pair.differences[metric] for pair in comparison.pairs}
-                path.write_bytes(plot_estimates({f"difference in {metric}": pairs}, is_share=False))
+                rows = {
+                    f"{marked[pair.left]} \u2212\n{marked[pair.right]}": pair.differences[metric]
+                    for pair in comparison.pairs
+                }
+                path.write_bytes(plot_estimates({f"difference in {metric}{note}": rows}, is_share=False))
     return comparison
 
 

@@ -81,14 +81,16 @@ def plot_estimates(
     lines: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
     is_share: bool = True,
 ) -> bytes:
-    """Plot estimates with their intervals, a panel for each metric and a row for each name.
+    """Plot estimates with their intervals, a panel for each metric and a row for each name, which may have lines.
 
     ``seeds`` are strokes, ``lines`` what estimates are read against. Where the axis is no share, an interval without 0
     has a filled mark.
     """
     with _look():
         rows = list(next(iter(panels.values())))
-        figure, axes = _canvas([0.9 + 0.28 * len(rows)] * len(panels))
+        labels = ["\n".join(map(_short, name.split("\n"))) for name in rows]
+        height = 0.16 + 0.12 * max((label.count("\n") + 1 for label in labels), default=1)
+        figure, axes = _canvas([0.9 + height * len(rows)] * len(panels))
         for panel, (metric, estimates) in zip(axes, panels.items(), strict=True):
             for row, name in enumerate(rows):
                 one = estimates[name]
@@ -104,7 +106,7 @@ def plot_estimates(
                 panel.axvline(value, color="#444444", lw=1, ls=_DASHES[number % len(_DASHES)], label=name)
             if metric in lines:
                 panel.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
-            panel.set_yticks(range(len(rows)), [_short(name) for name in rows], fontsize=8)
+            panel.set_yticks(range(len(rows)), labels, fontsize=8)
             panel.set(xlabel=metric, ylim=(len(rows) - 0.5, -0.5), **({"xlim": (-0.03, 1.03)} if is_share else {}))
         return _to_png(figure)
 

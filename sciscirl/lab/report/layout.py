@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sciscirl.lab.analysis.compare import Comparison, Estimate
+from sciscirl.lab.analysis.compare import Comparison, Estimate, Pair
+from sciscirl.lab.analysis.seen import find_saw_later
 
 ABSENT = "\N{EN DASH}"
 
@@ -102,6 +103,7 @@ PAIRS_HEAD: Final = ("pair", "metric", "difference", "p", "Holm", "right alone",
 
 def show_pairs(comparison: Comparison) -> list[list[str]]:
     """Write each pair of models and each metric: difference, p before and after Holm, unlike settings."""
+    saw_later = find_saw_later(comparison.saw)
     rows: list[list[str]] = []
     for pair in comparison.pairs:
         alone = ABSENT if pair.only_left is None else f"{pair.only_left} : {pair.only_right}"
@@ -114,7 +116,15 @@ def show_pairs(comparison: Comparison) -> list[list[str]]:
                     show_estimate(one, signed=True),
                     *p,
                     alone if metric == "label_match" else "",
-                    ", ".join(pair.asked_otherwise),
+                    ", ".join(_list_unlike(pair, saw_later)),
                 ]
             )
     return rows
+
+
+def _list_unlike(pair: Pair, saw_later: Collection[str]) -> list[str]:
+    """List what sets two apart: which of them saw what came later, and the settings that differ."""
+    later = [name for name in (pair.left, pair.right) if name in saw_later]
+    if len(later) != 1:
+        return [*pair.asked_otherwise]
+    return [f"{later[0]} saw what came later", *(name for name in pair.asked_otherwise if name != "as_of")]

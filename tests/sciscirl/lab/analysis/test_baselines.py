@@ -15,8 +15,9 @@ from sciscirl.lab.analysis.baselines import BASELINES, run_baseline
 from sciscirl.lab.analysis.compare import CompareConfig, list_asked
 from sciscirl.lab.analysis.features import OF_REFERENCES, Counts, Known, read_counts
 from sciscirl.lab.analysis.seen import CITERS, say_seen
+from sciscirl.lab.report import figures
 from sciscirl.lab.report.answer import group_runs, judge_training
-from sciscirl.lab.report.comparison import compare_files
+from sciscirl.lab.report.comparison import compare_files, render_comparison
 from sciscirl.lab.report.runs import read_runs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.presets import find_preset
@@ -167,6 +168,18 @@ def test_words_see_titles_of_references_that_are_shown(papers, release):
         run_baseline("words", *(read_split(release, split) for split in ("train", "test")), rules=rules)
 
 
+def test_a_picture_of_differences_marks_what_saw_later(tmp_path, monkeypatch):
+    answers = make_predictions(find_preset("exp4"), 60, skill=0.5)
+    for name, seen in {"words": ["title"], "later_counts": ["cited_by_count"]}.items():
+        make_evaluation(tmp_path / name, answers, {"baseline": name, "saw": seen})
+    drawn = []
+    monkeypatch.setattr(figures, "_to_png", lambda figure: drawn.append(figure) or b"")
+    compare_files([str(tmp_path / "words"), str(tmp_path / "later_counts")], CompareConfig(n_resamples=20), tmp_path)
+    (panel,) = drawn[0].axes
+    assert [one.get_text() for one in panel.get_yticklabels()] == ["words \N{MINUS SIGN}\nlater_counts (saw later)"]
+    assert panel.get_xlabel().endswith("saw later: knew what came after publication")
+
+
 def test_folders_of_older_baselines_say_what_they_saw_and_stand_beside_new_ones(tmp_path):
     answers = make_predictions(find_preset("exp4"), 60, skill=0.5)
     for name in ("tfidf_logistic", "metadata_boosting", "majority"):
@@ -183,6 +196,10 @@ def test_folders_of_older_baselines_say_what_they_saw_and_stand_beside_new_ones(
     }
     (pair,) = (one for one in compared.pairs if {one.left, one.right} == {"tfidf_logistic", "words"})
     assert pair.asked_otherwise == ("as_of",)
+    rows = [line for line in render_comparison(compared).splitlines() if " \N{MINUS SIGN} " in line]
+    pairs = {row.split("  ")[0]: row.endswith("saw what came later") for row in rows}
+    both = "metadata_boosting \N{MINUS SIGN} tfidf_logistic"
+    assert pairs == {pair: pair != both and ("_boosting" in pair or "tfidf" in pair) for pair in pairs}
     hidden = {"baseline": "metadata_boosting", "hide": ["primary_field"], "as_of": "publication"}
     assert say_seen(hidden) == "year"
     assert list_asked({"baseline": "majority"})["as_of"] == "release"  # of before, when nothing was stated
