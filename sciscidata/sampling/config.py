@@ -52,7 +52,7 @@ class SplitConfig(Configuration):
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, ``n_train`` and ``n_test`` are both 0, or
-            ``labels`` or ``test_fields`` do not suit the balance.
+            ``labels`` or ``test_fields`` do not suit the balance or the sizes.
 
     Example:
         >>> SplitConfig(n_train=0, n_test=0)
@@ -74,6 +74,11 @@ class SplitConfig(Configuration):
         if self.n_train + self.n_test == 0:
             raise ConfigError(
                 "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
+            )
+        if self.test_fields and not self.n_test:
+            raise ConfigError(
+                "SplitConfig.test_fields holds fields out for test, and SplitConfig.n_test is 0. Raise "
+                "SplitConfig.n_test, or leave SplitConfig.test_fields out."
             )
         if self.labels or self.test_fields:
             from sciscidata.sampling.balance import check_choices
