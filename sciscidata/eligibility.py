@@ -265,11 +265,18 @@ def list_read(config: EligibilityConfig) -> dict[str, set[str]]:
 def list_removed(manifest: Mapping[str, Any]) -> list[tuple[str, str, int]]:
     """Say by a manifest which filters removed works, why, and how many, in their order."""
     counts = manifest["counts"]
-    values = manifest.get("eligibility", {}) | {"last_year": counts["last_year"]}
+    values = manifest.get("eligibility", {}) | {"last_year": name_last_year(manifest)}
     rows = _insert({name: Filter(f"not {name}") for name in stated_where(manifest)})
     counted: dict[str, int] = counts["filters"]
     notes = [(name, row.note.format_map(values), counted[name]) for name, row in rows.items() if counted.get(name)]
     return [(name, re.sub(r"^fewer than 1 (\w+)s\b", r"no \1", note), n) for name, note, n in notes]
+
+
+def name_last_year(manifest: Mapping[str, Any], whose: str = "its") -> str:
+    """Name what windows had to be over before: one year, or with COVERAGE the end of the data of each work."""
+    if manifest.get("source", {}).get("has_last_full_year"):
+        return f"{whose} data end"
+    return str(manifest.get("counts", {}).get("last_year"))
 
 
 def _insert(own: Mapping[str, Filter]) -> dict[str, Filter]:

@@ -39,6 +39,7 @@ from sciscidata.release.manifest import (
 )
 from sciscidata.release.read import Release, list_splits, read_release
 from sciscidata.release.verify import Verified, kind_of
+from sciscidata.sampling.manifest_entries import describe_unread, name_eligible
 from sciscidata.stages import find_measure
 from sciscidata.storage import real_path, storage_error
 from sciscidata.terminal.messages import discard, printable
@@ -102,6 +103,8 @@ def print_release(release: Release) -> Iterator[Part]:
         yield f"  skipped: {line['file']} line {line['line']}: {line['reason']}"
     if "filters" in manifest.get("counts", {}):
         yield tabulate_filters(manifest)
+    if unread := describe_unread(manifest.get("counts", {})):
+        yield unread
     if not lacks_scores(manifest):
         yield tabulate_classes(manifest, "disruption_label")
     if judged := describe_judged(manifest):
@@ -225,7 +228,7 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
         found = removed.get(name, {}).get(column, {})
         costs = [f"-{found[label]:,}" if found.get(label) else "" for label in labels]
         table.add_row(f"  {note}", f"-{n:,}", *costs)
-    table.add_row("eligible", f"{counts['eligible']:,}", *cells("eligible"))
+    table.add_row(name_eligible(manifest["counts"]), f"{counts['eligible']:,}", *cells("eligible"))
     return table
 
 

@@ -55,6 +55,8 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
             eligible = eligible.filter(pl.col("primary_field").is_in(demand.split.test_fields))
             counts = count_labels(eligible.select("disruption_label").collect(engine="streaming"))
         ceiling, sure = diagnose_labels(eligible, counts, count_labels(tested), config.thresholds, prior)
+        if fields := " and ".join(demand.split.test_fields):
+            sure = [check._replace(text=f"of {fields} alone: {check.text}") for check in sure]
         checks += sure
     log_warnings(checks)
     return {

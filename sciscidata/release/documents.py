@@ -32,7 +32,7 @@ from sciscidata.release.manifest import (
     list_left_out,
 )
 from sciscidata.release.read import SCORES_FILE, list_splits, read_settings
-from sciscidata.sampling.manifest_entries import remark_on_filters, remark_on_novelty
+from sciscidata.sampling.manifest_entries import describe_unread, name_eligible, remark_on_filters, remark_on_novelty
 from sciscidata.schemas import AS_PUBLISHED, SCORES, has_own_scores
 from sciscidata.terminal.messages import printable
 
@@ -213,12 +213,14 @@ class _About:
         """Say how works came into the splits."""
         _, split = read_settings(self.manifest)
         said = _SAID["drawn"]
-        chosen = {
-            name: said[name].format(names=" and ".join(map(_show_plain, words))) if words else ""
-            for name, words in (("labels", split.labels), ("fields", split.test_fields))
-        }
-        cells = said["cells"] if split.cell_columns else ""
-        return said["text"].format(seed=split.seed, balance=split.balance, cells=cells, **chosen)
+        labels, fields = (" and ".join(map(_show_plain, words)) for words in (split.labels, split.test_fields))
+        text = said["text"].format(
+            decides=said["by_field" if fields else "by_id"].format(names=fields, seed=split.seed),
+            balance=split.balance,
+            labels=said["labels"].format(names=labels) if labels else "",
+            cells=said["cells"] if split.cell_columns else "",
+        )
+        return " ".join(filter(None, [text, describe_unread(self._part("counts"))]))
 
     def judged(self) -> str:
         """Say how many works are judged, or that this is not known; nothing of texts with another label."""
@@ -231,7 +233,7 @@ class _About:
         if "filters" not in counts:
             return []
         removed = [(note, -n) for _, note, n in list_removed(self.manifest)]
-        return [("read", counts["filters"]["works"]), *removed, ("eligible", counts["filters"]["eligible"])]
+        return [("read", counts["filters"]["works"]), *removed, (name_eligible(counts), counts["filters"]["eligible"])]
 
     def biases(self) -> list[str]:
         """List known biases: those of every release, and what this one was warned about."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.disruption.config import first_open_window
-from sciscidata.eligibility import FILTERS
+from sciscidata.eligibility import FILTERS, name_last_year
 from sciscidata.errors import VerificationError
 from sciscidata.judged import WINDOW_COMPLETE
 from sciscidata.label_thresholds import count_labels
@@ -75,7 +75,7 @@ def describe_judged(manifest: Mapping[str, Any], *, of_these: bool = False) -> s
     n = sum(_sum_labels(manifest["class_counts"][split]) for split in splits)
     n_judged = n if there is None else sum(_sum_labels(there[split]) for split in splits if split in there)
     is_endless = (manifest.get("cd") or {}).get("window_years") is None
-    over = "" if is_endless else f"their window was over before {counts.get('last_year')}, and "
+    over = "" if is_endless else f"their window was over before {name_last_year(manifest, 'their')}, and "
     meaning = f"{over}a work cites them{'' if is_endless else ' in it'}"
     here = f"{'All ' if n_judged == n else f'{n_judged:,} of the '}{n:,} works of this release are"
     if there is None:

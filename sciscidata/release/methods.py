@@ -16,6 +16,7 @@ from sciscidata.release.context import MOST_REFERENCES, has_context
 from sciscidata.release.documents import list_references, name_source, remark_on_release, without_options
 from sciscidata.release.manifest import describe_judged, lacks_scores
 from sciscidata.release.read import Release, list_splits, read_release, read_settings
+from sciscidata.sampling.manifest_entries import describe_unread
 from sciscidata.schemas import AS_PUBLISHED, has_own_scores
 from sciscidata.terminal.messages import counted, printable
 
@@ -215,6 +216,8 @@ def _describe_left_out(manifest: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"{counted(n, 'of these is judged and has', 'of these are judged and have')} an index."
     yield f"{counted(counts['filters']['eligible'], 'work is', 'works are')} left."
+    if unread := describe_unread(counts):
+        yield unread
 
 
 def _describe_sample(manifest: Mapping[str, Any]) -> Iterator[str]:

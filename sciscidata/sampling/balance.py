@@ -28,7 +28,11 @@ BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 def check_choices(
-    labels: Sequence[str], balance: str, test_fields: Sequence[str] = (), label: OwnLabel | None = None
+    labels: Sequence[str],
+    balance: str,
+    test_fields: Sequence[str] = (),
+    label: OwnLabel | None = None,
+    n_test: int = 0,
 ) -> None:
     """Raise a ConfigError unless ``labels`` are two or more classes of the balanced labels, and fields can be held out.
 
@@ -38,6 +42,11 @@ def check_choices(
         raise ConfigError(
             "SplitConfig.test_fields holds fields out for test, and SplitConfig.balance='pool' divides one pool "
             "between train and test. Set SplitConfig.balance='disruption'."
+        )
+    if test_fields and not n_test:
+        raise ConfigError(
+            "SplitConfig.test_fields holds fields out for test, and SplitConfig.n_test is 0. Raise SplitConfig.n_test, "
+            "or leave SplitConfig.test_fields out."
         )
     if not labels:
         return

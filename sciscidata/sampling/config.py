@@ -52,7 +52,7 @@ class SplitConfig(Configuration):
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, ``n_train`` and ``n_test`` are both 0, or
-            ``labels`` or ``test_fields`` do not suit the balance.
+            ``labels`` or ``test_fields`` do not suit the balance or the sizes.
 
     Example:
         >>> SplitConfig(n_train=0, n_test=0)
@@ -78,7 +78,7 @@ class SplitConfig(Configuration):
         if self.labels or self.test_fields:
             from sciscidata.sampling.balance import check_choices
 
-            check_choices(self.labels, self.balance, self.test_fields)
+            check_choices(self.labels, self.balance, self.test_fields, n_test=self.n_test)
 
     def stated(self) -> dict[str, Any]:
         """Return the options as a manifest states them: all, but those of ``_ADDED`` only where they are set."""

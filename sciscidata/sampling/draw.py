@@ -15,7 +15,7 @@ from sciscidata.judged import is_cited
 from sciscidata.records.ids import with_original_ids
 from sciscidata.sampling.demand import Demand
 from sciscidata.sampling.late_texts import Judged, judge_late
-from sciscidata.sampling.manifest_entries import count_judged, count_works
+from sciscidata.sampling.manifest_entries import count_judged, count_works, name_eligible
 from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import COVERAGE, has_own_scores
 from sciscidata.sources.kinds import Scored, Texts
@@ -56,7 +56,8 @@ def draw(labelled: Scored, demand: Demand, text_options: tuple[str, ...] = ()) -
             f"EligibilityConfig.where ({names}) cannot be computed: {str(error).splitlines()[0]}. Mend the expression."
         ) from error
     n_eligible = drawn.counts["filters"]["eligible"]
-    logger.info("%s of %s works are eligible", f"{n_eligible:,}", f"{drawn.counts['filters']['works']:,}")
+    n_works, eligible = drawn.counts["filters"]["works"], name_eligible(drawn.counts)
+    logger.info("%s of %s works are %s", f"{n_eligible:,}", f"{n_works:,}", eligible)
     if (label := demand.label) is not None:
         n_without = n_eligible - sum(drawn.counts["eligible"][label.name].values())
         if n_without:

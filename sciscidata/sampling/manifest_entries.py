@@ -130,6 +130,21 @@ def count_works(
     }
 
 
+def name_eligible(counts: Mapping[str, Any]) -> str:
+    """Name the eligible works: some were not read where texts are read late, so their number is a bound."""
+    return "eligible, at most" if counts.get("text", {}).get("not_read") else "eligible"
+
+
+def describe_unread(counts: Mapping[str, Any]) -> str | None:
+    """Say how many eligible works have a text that was not read, so that they may be fewer; None if all were."""
+    if not (n := counts.get("text", {}).get("not_read")):
+        return None
+    return (
+        f"{n:,} of the eligible works were not read: their text may rule them out too. So at most as many works are "
+        "eligible, and filters of text remove at least as many."
+    )
+
+
 def count_judged(
     counted: pl.DataFrame, drawn: pl.DataFrame, first_open: int | pl.Expr | None, label: OwnLabel | None
 ) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -29,6 +30,8 @@ from sciscidata.sampling.balance import BALANCED, check_choices, class_quotas, q
 from sciscidata.sampling.config import BOTH, WITHIN, SplitConfig
 from sciscidata.schemas import SPLITS, WORKS, require_columns
 from sciscidata.terminal.messages import counted, list_names
+
+logger = logging.getLogger(__name__)
 
 _KEYS: Final = 1 << 64
 _FEW_EACH: Final = 5  # works of each class, as few as a split of use has
@@ -270,6 +273,26 @@ def _check_fields(works: pl.DataFrame, config: SplitConfig) -> None:
             f"SplitConfig.test_fields names {strange[0]!r}, and no work that may be drawn is of that field.{near} The "
             f"fields are {list_names(known.to_list())}."
         )
+    if not config.test_fields:
+        return
+    others = known.filter(~known.is_in(config.test_fields))
+    if others.is_empty() and (config.n_train or config.n_dev):
+        raise ConfigError(
+            f"SplitConfig.test_fields names every field of the works that may be drawn "
+            f"({list_names(known.to_list())}), so train has no field. Leave one out of it."
+        )
+    if alike := sorted({_plain(name) for name in config.test_fields} & {_plain(name) for name in others}):
+        names = known.filter([_plain(name) in alike for name in known])
+        logger.warning(
+            "SplitConfig.test_fields holds %s out, and train may have works of %s: names of fields differ by case or "
+            "blanks only. Name each, or mend the table.",
+            ", ".join(repr(name) for name in config.test_fields),
+            ", ".join(repr(name) for name in names if name not in config.test_fields),
+        )
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.casefold().split())
 
 
 def _keys_of_groups(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
@@ -286,7 +309,11 @@ def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
     quotas = find_quotas(counts, config, label)
     if not _fits(counts, quotas, config):
         problems = _lacking_room if config.cell_columns else _lacking_works
-        smaller = _find_smaller(keyed, config, label, config.stated_sizes) or _find_smaller(keyed, config, label, {})
+        kept = config.stated_sizes
+        if config.test_fields:  # the sides share no work, so a side that is full stays
+            short = _find_short(counts, quotas, config)
+            kept = {split: size for split, size in config.sizes.items() if split not in short}
+        smaller = _find_smaller(keyed, config, label, kept) or _find_smaller(keyed, config, label, {})
         lines = [*problems(counts, quotas, columns, config), *_name_remedy(columns, config, smaller)]
         raise NotEnoughWorksError("\n".join(lines), smaller)
     rank = pl.int_range(pl.len()).over(keys)
@@ -302,10 +329,17 @@ def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
 
 def _fits(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> bool:
     """Whether there are works for every quota, and the quotas add up to what is wanted."""
+    return not _find_short(counts, quotas, config)
+
+
+def _find_short(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> set[str]:
+    """Find the groups that cannot have the works that are wanted."""
     keys = [name for name in quotas.columns if name != "quota"]
-    is_short = pl.col("found").fill_null(0) < pl.col("quota")
-    is_any_short = quotas.join(counts, on=keys, how="left").select(is_short.any()).item()
-    return not is_any_short and quotas["quota"].sum() == sum(config.groups.values())
+    there = quotas.join(counts, on=keys, how="left").select(
+        "split", n=pl.min_horizontal("quota", pl.col("found").fill_null(0))
+    )
+    fits = dict(there.group_by("split").agg(pl.col("n").sum()).rows())
+    return {group for group, size in config.groups.items() if fits.get(group, 0) < size}
 
 
 def _find_smaller(
@@ -365,11 +399,13 @@ def _lacking_works(
 
 def _name_remedy(columns: Sequence[str], config: SplitConfig, smaller: SplitConfig | None) -> Generator[str]:
     """Say what lets a draw succeed; ``smaller`` has sizes that fit."""
-    names = [f"SplitConfig.n_{name}" for name in ("train", "test", *(["dev"] if config.n_dev else []))]
     sizes = smaller.sizes if smaller else {}
+    apart = bool(config.test_fields and smaller)
+    names = [f"SplitConfig.n_{name}" for name, n in config.sizes.items() if not apart or sizes[name] < n]
     example = f" (for example {', '.join(f'n_{name}={size}' for name, size in sizes.items() if size)})" if sizes else ""
     cut_offs = [_CUT_OFFS.get(column, "widen the classes of the label") for column in columns]
-    ways = [f"Lower {', '.join(names[:-1])} and {names[-1]}{example}", *cut_offs, "read more works"]
+    lower = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    ways = [f"Lower {lower}{example}", *cut_offs, "read more works"]
     if config.cell_columns:
         ways.append(f"balance without cells: SplitConfig.balance={config.balance.removesuffix(WITHIN)!r}")
     yield f"{', '.join(ways[:-1])}, or {ways[-1]}."

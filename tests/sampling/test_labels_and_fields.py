@@ -11,7 +11,7 @@ import pytest
 
 import sciscidata as ssd
 from sciscidata.cli.main import main
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.release.methods import describe_methods
 from sciscidata.release.read import SELF_HASH, hash_manifest, render_manifest
 from sciscidata.sampling.split import draw_split, group_of_keys, split_keys
@@ -59,6 +59,7 @@ def test_a_work_of_another_class_changes_nothing():
         ({"labels": ("disruptive", "novel")}, r"SplitConfig.labels is \('disruptive', 'novel'\)"),
         ({"labels": TWO, "balance": "none"}, "balances no label"),
         ({"test_fields": ("law",), "balance": "pool"}, "divides one pool"),
+        ({"test_fields": ("law",), "n_test": 0}, "SplitConfig.n_test is 0. Raise"),
     ],
 )
 def test_options_that_do_not_suit_the_balance_are_one_clear_error(options, said):
@@ -82,6 +83,34 @@ def test_a_field_is_held_out_and_no_other_work_decides(balance):
 def test_a_field_that_no_work_has_names_the_nearest():
     with pytest.raises(ConfigError, match=r"'archeology'.*Did you mean archaeology.*archaeology, law, physics"):
         draw_split(make_works(), ssd.SplitConfig(n_train=9, n_test=3, test_fields=("archeology",)))
+
+
+def test_fields_that_leave_none_for_train_are_named():
+    fields = {"test_fields": FIELDS, "n_test": 30}
+    with pytest.raises(ConfigError, match=r"every field .*archaeology, law, physics.*train has no field"):
+        draw_split(make_works(), ssd.SplitConfig(n_train=9, **fields))
+    assert draw_split(make_works(), ssd.SplitConfig(n_train=0, **fields)).height == 30
+
+
+def test_a_field_that_differs_by_case_or_blanks_is_warned_of(caplog):
+    config = ssd.SplitConfig(n_train=90, n_test=30, test_fields=("law",))
+    draw_split(make_works(), config)
+    assert not caplog.records
+    draw_split(make_works().with_columns(pl.col("primary_field").replace("physics", " Law ")), config)
+    assert "holds 'law' out, and train may have works of ' Law '" in caplog.text
+
+
+@pytest.mark.parametrize(("sizes", "short", "kept"), [((60, 4_000), "test", "train"), ((4_000, 40), "train", "test")])
+@pytest.mark.parametrize("balance", ["disruption", "disruption_within_field_year"])
+def test_where_a_field_is_held_out_only_the_short_side_is_advised_to_shrink(sizes, short, kept, balance):
+    wanted = dict(zip(("n_train", "n_test"), sizes, strict=True))
+    with pytest.raises(NotEnoughWorksError) as error:
+        draw_split(make_works(), ssd.SplitConfig(**wanted, balance=balance, test_fields=("law",)))
+    fits = error.value.fits
+    assert fits.sizes[kept] == wanted[f"n_{kept}"]
+    assert f"Lower SplitConfig.n_{short} (for example " in str(error.value)
+    assert draw_split(make_works(), fits)["split"].value_counts().height == 2
+    assert fits.sizes[short] > 300
 
 
 def write_tables(folder: Path) -> list[str]:
@@ -112,9 +141,20 @@ def test_the_command_holds_out_each_field_and_verify_knows_it(field, tmp_path, m
     early = release.train.vstack(release.test).filter(primary_field=FIELDS[0])["publication_year"]
     assert early.max() == 2015  # its window ends with its last full year, 2020
     assert release.manifest["split"]["test_fields"] == [field]
+    printed = capsys.readouterr()
+    assert release.manifest["diagnostics"][-1]["text"].startswith(f"of {field} alone: ")
+    n_unread = release.manifest["counts"]["text"]["not_read"]
+    assert n_unread > 0
+    card, methods = Path("held/README.md").read_text("utf-8"), " ".join(describe_methods("held").split())
+    for text in (printed.out, card, methods):
+        assert f"{n_unread:,} of the eligible works were not read: their text may rule them out too" in text
+        assert "window not over before its data" in text
+    assert "their window was over before their data end" in printed.out
+    assert "eligible, at most" in printed.out
+    assert f"| eligible, at most | {release.manifest['counts']['filters']['eligible']:,} |" in card
     assert not main(["verify", "held"])
-    card = Path("held/README.md").read_text("utf-8")
     assert f"All test works are of {field}" in card
+    assert "decides on its split" not in card
     assert "the classes disruptive and consolidating only" in card
     assert "held out" in describe_methods("held")
     capsys.readouterr()
