@@ -218,7 +218,8 @@ class _About:
             for name, words in (("labels", split.labels), ("fields", split.test_fields))
         }
         cells = said["cells"] if split.cell_columns else ""
-        return said["text"].format(seed=split.seed, balance=split.balance, cells=cells, **chosen)
+        within = ", for test works their field" if split.test_fields else ""
+        return said["text"].format(within=within, seed=split.seed, balance=split.balance, cells=cells, **chosen)
 
     def judged(self) -> str:
         """Say how many works are judged, or that this is not known; nothing of texts with another label."""

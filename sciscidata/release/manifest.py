@@ -75,7 +75,10 @@ def describe_judged(manifest: Mapping[str, Any], *, of_these: bool = False) -> s
     n = sum(_sum_labels(manifest["class_counts"][split]) for split in splits)
     n_judged = n if there is None else sum(_sum_labels(there[split]) for split in splits if split in there)
     is_endless = (manifest.get("cd") or {}).get("window_years") is None
-    over = "" if is_endless else f"their window was over before {counts.get('last_year')}, and "
+    by = f"before {counts.get('last_year')}"
+    if "last_full_year" in manifest.get("source", {}):
+        by = "by the last full year of their data"
+    over = "" if is_endless else f"their window was over {by}, and "
     meaning = f"{over}a work cites them{'' if is_endless else ' in it'}"
     here = f"{'All ' if n_judged == n else f'{n_judged:,} of the '}{n:,} works of this release are"
     if there is None:

@@ -75,6 +75,11 @@ class SplitConfig(Configuration):
             raise ConfigError(
                 "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
             )
+        if self.test_fields and not self.n_test:
+            raise ConfigError(
+                "SplitConfig.test_fields holds fields out for test, and SplitConfig.n_test is 0. Raise it, or leave "
+                "the fields out."
+            )
         if self.labels or self.test_fields:
             from sciscidata.sampling.balance import check_choices
 

@@ -270,6 +270,22 @@ def _check_fields(works: pl.DataFrame, config: SplitConfig) -> None:
             f"SplitConfig.test_fields names {strange[0]!r}, and no work that may be drawn is of that field.{near} The "
             f"fields are {list_names(known.to_list())}."
         )
+    others = known.filter(~known.is_in(config.test_fields)).to_list()
+    if config.test_fields and not others and sum(config.sizes.values()) > config.n_test:
+        raise ConfigError(
+            f"SplitConfig.test_fields holds out every field of the works that may be drawn "
+            f"({list_names(known.to_list())}), so none is left for train. Name fewer, or read works of other fields."
+        )
+    names = {_plain(name): name for name in config.test_fields}
+    if twins := [name for name in others if _plain(name) in names]:
+        raise ConfigError(
+            f"SplitConfig.test_fields names {names[_plain(twins[0])]!r}, and works of {twins[0]!r} would be in train: "
+            "the two differ by case or blanks only. Write them alike in the data, or hold out both."
+        )
+
+
+def _plain(field: str) -> str:
+    return " ".join(field.casefold().split())
 
 
 def _keys_of_groups(keyed: pl.DataFrame, config: SplitConfig) -> pl.DataFrame:
@@ -284,9 +300,10 @@ def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
     keys = ["split", *(["field_year"] if config.cell_columns else []), *columns]
     counts = placed.group_by(keys).len("found")
     quotas = find_quotas(counts, config, label)
-    if not _fits(counts, quotas, config):
+    if not _fits(counts, quotas, sum(config.groups.values())):
         problems = _lacking_room if config.cell_columns else _lacking_works
-        smaller = _find_smaller(keyed, config, label, config.stated_sizes) or _find_smaller(keyed, config, label, {})
+        tries = [config.stated_sizes, _find_fitting(counts, quotas, config), {}]
+        smaller = next(filter(None, (_find_smaller(keyed, config, label, kept) for kept in tries)), None)
         lines = [*problems(counts, quotas, columns, config), *_name_remedy(columns, config, smaller)]
         raise NotEnoughWorksError("\n".join(lines), smaller)
     rank = pl.int_range(pl.len()).over(keys)
@@ -300,12 +317,20 @@ def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
     return pl.concat([pool.with_columns(divide_pool(pool, config)), drawn.filter(pl.col("split") != BOTH)])
 
 
-def _fits(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> bool:
+def _fits(counts: pl.DataFrame, quotas: pl.DataFrame, wanted: int) -> bool:
     """Whether there are works for every quota, and the quotas add up to what is wanted."""
     keys = [name for name in quotas.columns if name != "quota"]
     is_short = pl.col("found").fill_null(0) < pl.col("quota")
     is_any_short = quotas.join(counts, on=keys, how="left").select(is_short.any()).item()
-    return not is_any_short and quotas["quota"].sum() == sum(config.groups.values())
+    return not is_any_short and quotas["quota"].sum() == wanted
+
+
+def _find_fitting(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> dict[str, int]:
+    """Return the sizes of splits that have works enough, where fields are held out: sides share no work there."""
+    if not config.test_fields:
+        return {}
+    splits = {name: (counts.filter(split=name), quotas.filter(split=name)) for name in config.sizes}
+    return {name: size for name, size in config.sizes.items() if _fits(*splits[name], size)}
 
 
 def _find_smaller(
@@ -331,7 +356,7 @@ def _find_smaller(
             return None
         smaller = replace(config, **sizes)
         counts = _keys_of_groups(keyed, smaller).group_by(keys).len("found")
-        if _fits(counts, find_quotas(counts, smaller, label), smaller):
+        if _fits(counts, find_quotas(counts, smaller, label), sum(smaller.groups.values())):
             return smaller
         share *= 0.9
 
@@ -365,11 +390,14 @@ def _lacking_works(
 
 def _name_remedy(columns: Sequence[str], config: SplitConfig, smaller: SplitConfig | None) -> Generator[str]:
     """Say what lets a draw succeed; ``smaller`` has sizes that fit."""
-    names = [f"SplitConfig.n_{name}" for name in ("train", "test", *(["dev"] if config.n_dev else []))]
     sizes = smaller.sizes if smaller else {}
+    # Of fields that are held out, one side may have all it needs.
+    is_lower = {name: not config.test_fields or sizes.get(name, 0) < size for name, size in config.sizes.items()}
+    names = [f"SplitConfig.n_{name}" for name, lower in is_lower.items() if lower]
     example = f" (for example {', '.join(f'n_{name}={size}' for name, size in sizes.items() if size)})" if sizes else ""
     cut_offs = [_CUT_OFFS.get(column, "widen the classes of the label") for column in columns]
-    ways = [f"Lower {', '.join(names[:-1])} and {names[-1]}{example}", *cut_offs, "read more works"]
+    lower = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    ways = [f"Lower {lower}{example}", *cut_offs, "read more works"]
     if config.cell_columns:
         ways.append(f"balance without cells: SplitConfig.balance={config.balance.removesuffix(WITHIN)!r}")
     yield f"{', '.join(ways[:-1])}, or {ways[-1]}."

@@ -11,7 +11,7 @@ import pytest
 
 import sciscidata as ssd
 from sciscidata.cli.main import main
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.release.methods import describe_methods
 from sciscidata.release.read import SELF_HASH, hash_manifest, render_manifest
 from sciscidata.sampling.split import draw_split, group_of_keys, split_keys
@@ -84,6 +84,27 @@ def test_a_field_that_no_work_has_names_the_nearest():
         draw_split(make_works(), ssd.SplitConfig(n_train=9, n_test=3, test_fields=("archeology",)))
 
 
+def test_fields_that_leave_nothing_or_are_on_both_sides_are_one_clear_error():
+    works, few = make_works(), {"n_train": 9, "n_test": 3}
+    with pytest.raises(ConfigError, match=r"holds out every field .*archaeology, law, physics.*none is left for train"):
+        draw_split(works, ssd.SplitConfig(**few, test_fields=FIELDS))
+    with pytest.raises(ConfigError, match=r"n_test is 0\. Raise it"):
+        ssd.SplitConfig(n_train=9, n_test=0, test_fields=("law",))
+    is_odd = (pl.col("primary_field") == "law") & (pl.col("work_id") % 7 == 0)
+    mixed = works.with_columns(primary_field=pl.when(is_odd).then(pl.lit(" Law ")).otherwise("primary_field"))
+    with pytest.raises(ConfigError, match=r"names 'law', and works of ' Law ' would be in train.*hold out both"):
+        draw_split(mixed, ssd.SplitConfig(**few, test_fields=("law",)))
+    drawn = draw_split(mixed, ssd.SplitConfig(n_train=30, n_test=30, test_fields=("law", " Law ")))
+    assert set(drawn.filter(split="train")["primary_field"]) == {"archaeology", "physics"}
+
+
+def test_only_the_side_that_lacks_works_is_lowered():
+    few = make_works().filter((pl.col("primary_field") != "law") | (pl.col("work_id") % 13 == 0))
+    with pytest.raises(NotEnoughWorksError, match=r"Lower SplitConfig\.n_test \(for example n_train=300,") as caught:
+        draw_split(few, ssd.SplitConfig(n_train=300, n_test=300, test_fields=("law",)))
+    assert draw_split(few, caught.value.fits).filter(split="train").height == 300
+
+
 def write_tables(folder: Path) -> list[str]:
     """Write three fields of a synthetic world as tables of their own."""
     world = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=6_000))
@@ -115,6 +136,8 @@ def test_the_command_holds_out_each_field_and_verify_knows_it(field, tmp_path, m
     assert not main(["verify", "held"])
     card = Path("held/README.md").read_text("utf-8")
     assert f"All test works are of {field}" in card
+    assert "decides on its split, for test works their field." in card
+    assert "their window was over by the last full year of their data" in card
     assert "the classes disruptive and consolidating only" in card
     assert "held out" in describe_methods("held")
     capsys.readouterr()
