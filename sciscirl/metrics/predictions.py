@@ -156,5 +156,6 @@ def read_predictions(path: Path) -> pl.DataFrame:
         return check_predictions(read_parquet(path))
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
         raise PredictionsError(
-            f"{path} is no Parquet file that can be read ({type(error).__name__}). Give a predictions file of a run."
+            f"{path} is no Parquet file that can be read ({type(error).__name__}). Give a predictions file of a run, "
+            "or write labels of your own as a result file: write_result."
         ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -26,8 +27,11 @@ from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.seen import say_known
 from sciscirl.metrics.predictions import check_predictions, find_target
 from sciscirl.runs.logs import write_json
+from sciscirl.task.papers import VOCABULARIES
 from sciscirl.task.predictions import TASK, column_ends
 from sciscirl.task.release import open_release
+
+logger = logging.getLogger(__name__)
 
 RESULT_END: Final = ".result.json"
 _VERSION: Final = 1
@@ -49,13 +53,13 @@ def write_result(
 ) -> Path:
     """Write the answers of any model to the papers of a split as a result file, which ``sciscirl compare`` reads.
 
-    Gold labels and hashes come from the release. The task is its disruption label.
+    Gold labels and hashes come from the release. It is for the disruption label only.
 
     Args:
         path: the file, whose name ends with ``.result.json``.
         release: the folder of the release.
         answers: one row for each paper of the split: ``openalex_id`` (String), ``label`` (String; null: no valid
-            answer) and ``confidence`` (Float64, 0 to 1).
+            answer) and ``confidence`` (Float64, 0 to 1; null beside a null label).
         model: its name.
         saw: what it knew of a paper, in words, and what of it came after publication: "title, abstract".
         split: the split that was judged.
@@ -63,7 +67,7 @@ def write_result(
 
     Raises:
         ReleaseError: the folder is no release, or has no such split.
-        PredictionsError: a paper is missing, unknown or twice, or a label is unknown.
+        PredictionsError: a paper is missing, unknown or twice, a label is none of disruption, or a confidence is wrong.
 
     Example:
         >>> write_result("mine.result.json", "no-release", pl.DataFrame(), model="mine", saw="title")
@@ -86,6 +90,7 @@ def write_result(
             "as confidence."
         ) from error
     _check_ids(given["openalex_id"], golds["openalex_id"], str(path))
+    _check_values(given, golds, str(release))
     rows = golds.join(given, on="openalex_id", how="left", maintain_order="left")
     settings = {"model": model, "saw": saw, "split": split, "seed": seed}
     versions = {name: metadata.version(name) for name in ("sciscidata", "polars")}
@@ -100,6 +105,28 @@ def write_result(
     is_valid = pl.col("label").is_not_null()
     save_result(Path(path), check_predictions(rows.with_columns(is_json=is_valid, is_valid=is_valid)), facts)
     return Path(path)
+
+
+def _check_values(given: pl.DataFrame, golds: pl.DataFrame, release: str) -> None:
+    if n := golds["gold"].null_count():
+        raise PredictionsError(
+            f"{release} has {counted(n, 'paper')} without a disruption label, and write_result is for these only. "
+            "Evaluate another label with sciscirl evaluate, and write its file with sciscirl compare ... --out FOLDER."
+        )
+    labels = VOCABULARIES["disruption_label"]
+    if len(strange := given["label"].drop_nulls().filter(~given["label"].drop_nulls().is_in(labels))):
+        raise PredictionsError(
+            f"the answers have the label {strange[0]!r}, need {', '.join(labels)}: write_result is for disruption "
+            "only. Write these, or null where an answer is not valid."
+        )
+    sure = pl.col("confidence")
+    wrong = (~sure.is_between(0, 1)).fill_null(value=False) | (sure.is_null() != pl.col("label").is_null())
+    if not (odd := given.filter(wrong)).is_empty():
+        label, chance = odd.select("label", "confidence").row(0)
+        raise PredictionsError(
+            f"the answers have the confidence {chance} beside the label {label} ({counted(odd.height, 'row')}), "
+            "need 0 to 1, or null beside a null. Mend these rows."
+        )
 
 
 def save_result(path: Path, predictions: pl.DataFrame, facts: Mapping[str, Any]) -> None:
@@ -167,18 +194,19 @@ def read_result(path: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 def hash_split(release: str | Path, settings: Mapping[str, Any]) -> str | None:
     """Return the SHA-256 of the split that ``settings`` name, as JSON lines; None of papers that were held out."""
-    file = open_release(release).manifest["files"].get(f"{_name_split(settings)}.jsonl")
+    file = open_release(release).manifest["files"].get(f"{name_split(settings)}.jsonl")
     return file["sha256"] if file else None
 
 
-def _name_split(settings: Mapping[str, Any]) -> str:
+def name_split(settings: Mapping[str, Any]) -> str:
+    """Return the split that an evaluation or run was judged by."""
     return str(settings.get("split") or settings.get("eval_split") or "test")
 
 
 def check_against(release: str | Path, predictions: pl.DataFrame, facts: Mapping[str, Any], name: str) -> None:
     """Compare papers and gold labels of a result with the split of its release (PredictionsError: they differ)."""
     settings = facts.get("settings", {})
-    split = _name_split(settings)
+    split = name_split(settings)
     opened = open_release(release)
     rows: pl.DataFrame = getattr(opened, "train" if split == "held_out" else split)
     ends = column_ends(find_target(predictions))
@@ -189,6 +217,8 @@ def check_against(release: str | Path, predictions: pl.DataFrame, facts: Mapping
     chosen = [name for name in ("n_papers", "ids_sha256") if settings.get(name) is not None]
     is_part = "is_result" not in facts or bool(chosen) or split == "held_out"
     _check_ids(own["openalex_id"], rows["openalex_id"], name, is_part=is_part)
+    if is_part and not chosen and split != "held_out" and (n := rows.height - own.height):
+        logger.warning("%s has no answers to %s of %s, which has %s", name, counted(n, "paper"), split, rows.height)
     joined = own.join(rows.select("openalex_id", *ends), on="openalex_id", how="left", maintain_order="left")
     for column, end in ends.items():
         if n := int((joined[f"gold{end}"] != joined[column]).sum()):

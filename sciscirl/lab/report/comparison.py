@@ -13,7 +13,14 @@ from sciscidata.storage.sums import check_ours, read_json, sealed_file
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import MEASURED, CompareConfig, Comparison, compare_predictions, list_asked
-from sciscirl.lab.analysis.result_file import RESULT_END, check_against, hash_split, read_result, save_result
+from sciscirl.lab.analysis.result_file import (
+    RESULT_END,
+    check_against,
+    hash_split,
+    name_split,
+    read_result,
+    save_result,
+)
 from sciscirl.lab.analysis.seen import Judged, mark_later
 from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
@@ -23,6 +30,7 @@ from sciscirl.runs.checkpoints import list_evaluations
 from sciscirl.runs.folder import refuse_release
 from sciscirl.runs.logs import write_json
 from sciscirl.runs.record import RUN_FILE, find_ceiling, find_eval_split
+from sciscirl.task.release import open_release
 
 _COMPARISON: Final = "comparison.json"
 _ONE: Final = "predictions.parquet"
@@ -114,12 +122,15 @@ def compare_files(
     results = {name: home / f"{name.replace('/', '-')}{RESULT_END}" for name in tables if out is not None}
     check_ours(*results.values())
     beside: dict[str, Judged] = {}
+    of_release: dict[str, Any] = {}
     if release is not None:
         from sciscirl.lab.analysis.baselines import run_baselines
 
         (name, asked), facts = next(iter(tables.items())), next(iter(known.values()))
         of_release = {"release": hash_release(release), "split_sha256": hash_split(release, facts.get("settings", {}))}
         check_slices({**known, str(release): of_release})
+        if name_split(facts.get("settings", {})) == "test":
+            of_release["ceiling"] = open_release(release).manifest.get("ceiling")
         for one, table in tables.items():
             check_against(release, table, known[one], one)
         judged = run_baselines(release, asked, facts.get("settings", {}))
@@ -130,7 +141,8 @@ def compare_files(
     settings = {name: facts["settings"] for name, facts in known.items()}
     settings |= {name: one.settings for name, one in beside.items()}
     asked = {name: list_asked(one) for name, one in settings.items()}
-    ceiling = next((facts["ceiling"] for facts in known.values()), None)
+    ceilings = [facts["ceiling"] for facts in [*known.values(), of_release] if facts.get("ceiling")]
+    ceiling = ceilings[0] if ceilings else None
     comparison = compare_predictions(tables, config, asked, ceiling)
     if out is not None:
         from sciscirl.lab.report.figures import plot_estimates

@@ -14,6 +14,7 @@ from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import PredictionsError, SciSciRLError
 from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.report.comparison import compare_files, render_comparison
+from tests.sciscirl.toy import make_slice
 
 
 def evaluate_baselines(release: Path, out: Path) -> None:
@@ -82,10 +83,17 @@ def test_a_file_that_does_not_fit_is_one_clear_error(edit, said, toy_slice, tmp_
     [
         (lambda rows: rows.tail(-1), "lacks 1 paper of the split, first"),
         (lambda rows: pl.concat([rows, rows.head(1)]), "has 2 answers to .*, needs 1"),
-        (lambda rows: rows.with_columns(label=pl.lit("great")), "have an unknown label"),
+        (
+            lambda rows: rows.with_columns(label=pl.lit("novel")),
+            "label 'novel', need disruptive, .* for disruption only",
+        ),
         (lambda rows: rows.with_columns(openalex_id=pl.lit("W0") + pl.col("openalex_id")), "that the split does not"),
         (lambda rows: rows.drop("confidence"), "no column 'confidence'"),
-        (lambda rows: rows.with_columns(confidence=pl.lit(2.0)), "confidence outside 0 to 1"),
+        (
+            lambda rows: rows.with_columns(confidence=pl.lit(2.0)),
+            "confidence 2.0 beside the label neutral .*, need 0 to 1",
+        ),
+        (lambda rows: rows.with_columns(label=pl.lit(None, pl.String)), "confidence 0.5 beside the label None"),
     ],
 )
 def test_answers_that_do_not_fit_are_refused_before_a_file_is_written(edit, said, toy_slice, tmp_path):
@@ -93,6 +101,16 @@ def test_answers_that_do_not_fit_are_refused_before_a_file_is_written(edit, said
     with pytest.raises(SciSciRLError, match=said):
         write_result(path, toy_slice, edit(answer(toy_slice)), model="m", saw="title")
     assert not path.exists()
+
+
+def test_a_table_of_some_papers_is_said_to_be_one_and_has_the_ceiling_of_its_release(tmp_path, caplog):
+    release = make_slice(tmp_path / "release", ceiling={"accuracy": 0.9, "macro_f1": 0.9, "works": 9})
+    evaluate_baselines(release, tmp_path / "all")
+    rows = pl.read_parquet(tmp_path / "all/words/predictions.parquet")
+    rows.tail(-2).write_parquet(tmp_path / "some.parquet")
+    compared = compare_files([f"some={tmp_path / 'some.parquet'}"], CompareConfig(), release=release)
+    assert f"some has no answers to 2 papers of test, which has {rows.height}" in caplog.text
+    assert compared.ceiling == {"accuracy": 0.9, "macro_f1": 0.9, "works": 9}
 
 
 def test_a_release_shows_gold_labels_that_were_changed(toy_slice, tmp_path, results):
