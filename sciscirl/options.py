@@ -40,8 +40,9 @@ from sciscirl.runs.lineage import find_start
 from sciscirl.runs.trackers import check_trackers
 from sciscirl.task.experiment import Adam, Adapter, BaseModel, Judging, Length, Loss, Pairs, Preset, Sampling
 from sciscirl.task.plugins import load_plugin
-from sciscirl.task.release import ListedPapers, Order, PaperChoice, choose_target
+from sciscirl.task.release import ListedPapers, Order, PaperChoice
 from sciscirl.task.rules import Task
+from sciscirl.task.targets import choose_target, narrow_target
 
 #: PyTorch starts as many, and crashes where the system has no more.
 Threads = Annotated[int, Meta(ge=1, le=1024)]
@@ -425,7 +426,15 @@ def resolve_preset(
     for name in ("class_weights", "loss_fn_config"):
         if name in given:
             changes[name] = tuple(_read_pair(name, pair) for pair in given[name])
-    return lay_over(preset or find_preset(given["preset"]), changes)
+    made = lay_over(preset or find_preset(given["preset"]), changes)
+    return made if preset is not None or "release" not in given else follow_release(made, given["release"])
+
+
+def follow_release(preset: Preset, release: str | Path) -> Preset:
+    """Return a preset that asks for the labels that a release was drawn of; a challenger knows all labels only."""
+    if preset.adversarial is not None:
+        return preset
+    return preset.with_settings(target=narrow_target(preset.rules.target, release))
 
 
 _Options = TypeVar("_Options", bound=RunOptions, covariant=True)

@@ -20,11 +20,12 @@ from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_who
 from sciscidata.terminal.messages import align_columns
 from sciscirl.errors import SciSciRLError, with_own_names
 from sciscirl.task.experiment import SETTINGS, AdversarialRules, Preset
-from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
+from sciscirl.task.papers import PAIRS, NarrowTarget, OwnTarget, list_labels
 from sciscirl.task.prompts import STYLES, PromptTemplate
 from sciscirl.task.registry import add_entry
 from sciscirl.task.rewards import ADJACENT, BUILT_IN, NUMBERS, REWARDS, RewardTable, change_reward, find_reward
 from sciscirl.task.rules import Task, TaskRules
+from sciscirl.task.targets import read_own_target
 
 _PRESETS: Final[dict[str, Preset]] = {}
 _ALIASES: Final[dict[str, str]] = {}
@@ -274,6 +275,7 @@ def describe_rules(rules: TaskRules) -> dict[str, object]:
     prompt, target = rules.prompt, rules.target
     # So that a run is read without its release.
     own = {"own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
+    own |= {"labels": [*target.labels]} if isinstance(target, NarrowTarget) else {}
     return {
         **{one.name: getattr(rules, one.name) for one in fields(Task)},
         "target": str(target),
@@ -294,6 +296,8 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
     rules: dict[str, Any] = {one.name: stated[one.name] for one in fields(Task) if stated.get(one.name) is not None}
     if settings.get("own_label") is not None:
         rules["target"] = read_own_target(settings["own_label"])
+    if settings.get("labels") is not None:  # of a release that was drawn of these
+        rules["target"] = NarrowTarget(rules["target"], settings["labels"])
     style, reward = rules.get("style", base.style), rules.get("reward", base.reward)
     if style not in STYLES and isinstance(texts := settings.get("prompt"), Mapping):
         rules["own_prompt"] = PromptTemplate(name=style, **{key: texts[key] for key in ("system", "user")})

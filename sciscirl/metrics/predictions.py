@@ -17,10 +17,10 @@ from sciscirl.task.papers import (
     VOCABULARIES,
     Target,
     list_labels,
-    read_own_target,
     short_name,
 )
 from sciscirl.task.predictions import PER_LABEL, PREDICTIONS, TASK, column_ends, prediction_schema
+from sciscirl.task.targets import read_own_target
 
 if TYPE_CHECKING:
     from tinker_cookbook.rl.types import TrajectoryGroup

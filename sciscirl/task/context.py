@@ -37,7 +37,8 @@ _PHRASES: Final[tuple[dict[str, str], ...]] = (
 def describe_context(view: PaperView) -> dict[str, Any]:
     """Say in JSON types what a paper built on, as far as it is to be shown: its references, and numbers in words."""
     context: dict[str, Any] = {}
-    if view.references is not None:
+    # An empty list says that a paper cites nothing. It is left out beside a number that says otherwise.
+    if view.references or (view.references is not None and not (view.at_publication or {}).get("n_references")):
         context["references"] = [name_reference(one) for one in view.references]
     if view.at_publication is not None:
         context["at_publication"] = put_in_words(view.at_publication)

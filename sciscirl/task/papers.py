@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
@@ -72,26 +72,33 @@ class PairTarget(OwnTarget):
         return target
 
 
+class NarrowTarget(str):
+    """The task disruption or novelty where an answer can name some labels only: those that a release was drawn of."""
+
+    labels: tuple[str, ...]
+
+    def __new__(cls, name: str, labels: Sequence[str]) -> NarrowTarget:
+        """Name the task as if it asked for every label."""
+        target = super().__new__(cls, name)
+        target.labels = tuple(labels)
+        return target
+
+    def __getnewargs__(self) -> tuple[str, tuple[str, ...]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return what a copy, in another process too, is made from."""
+        return str(self), self.labels
+
+
 #: The answer to a pair of papers is a label like others: the letter of the more disruptive one.
 PAIRS: Final = PairTarget(OwnLabel(name="choice_label", classes=("A", "B"), column="choice_label", hidden=()))
-Target: TypeAlias = TargetName | OwnTarget
-
-
-def read_own_target(facts: object) -> OwnTarget:
-    """Make a task from what ``OwnTarget.to_json`` wrote, as text or read (ValueError: it is something else)."""
-    known = json.loads(facts) if isinstance(facts, str) else facts
-    if not isinstance(known, dict) or set(cast("dict[str, object]", known)) != {"name", "classes"}:
-        raise ValueError("needs the name and the classes of a label")
-    label = cast("dict[str, Any]", known)
-    if (label["name"], tuple(label["classes"])) == (PAIRS.label.name, PAIRS.label.classes):
-        return PAIRS
-    return OwnTarget(OwnLabel(name=label["name"], classes=label["classes"], column=label["name"]))
+Target: TypeAlias = TargetName | OwnTarget | NarrowTarget
 
 
 def list_labels(target: Target) -> dict[str, tuple[str, ...]]:
     """Return the label columns that an answer to a task names, in order, and the labels of each."""
     if isinstance(target, OwnTarget):
         return {target.label.name: target.label.classes}
+    if isinstance(target, NarrowTarget):
+        return {f"{target}_label": target.labels}
     return {column: VOCABULARIES[column] for column in TARGETS[target]}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import OwnTarget, Target, list_labels, name_gold, short_name
+from sciscirl.task.papers import VOCABULARIES, OwnTarget, Target, list_labels, name_gold, short_name
 from sciscirl.task.rewards import RewardParts
 
 #: The prediction of an answer that is not valid; it is never right.
@@ -75,9 +75,10 @@ def make_prediction(
     row |= {name: getattr(answer, name) for name in _OF_ANSWER}
     if isinstance(answer.target, OwnTarget):
         row[TASK] = answer.target.to_json()
-    golds, words = name_gold(gold, answer.target), list_labels(answer.target)
+    golds, words = name_gold(gold, answer.target), {**list_labels(answer.target), **VOCABULARIES}
     for column, end in column_ends(answer.target).items():
-        forecast = {name: answer.forecast[name] for name in words[column]} if answer.forecast else None
+        # A label that was not asked for has no chance.
+        forecast = {name: answer.forecast.get(name, 0.0) for name in words[column]} if answer.forecast else None
         row[f"gold{end}"], row[f"label{end}"] = golds[column], answer.labels.get(column)
         row[f"forecast{end}"] = json.dumps(forecast) if forecast else None
         row[f"tolerant_label{end}"] = answer.tolerant_labels.get(column)

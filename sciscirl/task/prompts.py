@@ -31,7 +31,8 @@ from sciscirl.task.contracts import ContractName, Reasons, contract_keys, render
 from sciscirl.task.papers import (
     CONTEXT,
     SEEN,
-    TARGETS,
+    VOCABULARIES,
+    NarrowTarget,
     OwnTarget,
     PairTarget,
     PairView,
@@ -87,10 +88,13 @@ def render_parts(contract: ContractName, target: Target, hide: Sequence[str] = C
     """Write the parts of a system message, in their order; there are no examples of an own label."""
     frame, closing = _TEXTS["frame"], _choose("closing", contract, target)
     examples: list[str] = []
+    words = list_labels(target)
     if not isinstance(target, OwnTarget):
-        examples = [frame["examples"], *(_render_example(one, contract, target, hide) for one in MINI_EXAMPLES)]
-    else:
-        n = len(target.label.classes)
+        # One for each label: those of labels that are not asked for are left out.
+        shown = [one for one in MINI_EXAMPLES if all(one.readings[name].label in words[name] for name in words)]
+        examples = [frame["examples"], *(_render_example(one, contract, target, hide) for one in shown)]
+    if isinstance(target, OwnTarget | NarrowTarget):
+        n = len(next(iter(words.values())))
         closing = closing.format(even=_SHARES.get(n, f"1/{n}"))
     questions = [*_list_questions(target), closing]
     return {
@@ -128,7 +132,7 @@ def _render_meanings(target: Target) -> list[str]:
     if isinstance(target, PairTarget):
         return [MEANING["pairs"]]
     if not isinstance(target, OwnTarget):
-        return [MEANING[column] for column in list_labels(target)]
+        return ["\n".join(_leave_out(MEANING[column].split("\n"), target)) for column in list_labels(target)]
     meanings = target.label.meanings
     lines = [f"- {word}: {_escape_line(meanings[word])}" for word in target.label.classes if word in meanings]
     return ["\n".join([MEANING["own"], *lines])] if lines else []
@@ -139,7 +143,7 @@ def _list_questions(target: Target) -> list[str]:
     if isinstance(target, PairTarget):
         return questions["pairs"]
     if not isinstance(target, OwnTarget):
-        return [question for column in list_labels(target) for question in questions[column]]
+        return [one for column in list_labels(target) for one in _leave_out(questions[column], target)]
     meanings = {word: _escape_line(target.label.meanings.get(word, "")) for word in target.label.classes}
     asked = [
         questions["own"].format(label=word, meaning=f" ({meaning})" if meaning else "")
@@ -148,23 +152,29 @@ def _list_questions(target: Target) -> list[str]:
     return [*asked, questions["own_last"]]
 
 
+def _leave_out(texts: Sequence[str], target: TargetName | NarrowTarget) -> list[str]:
+    """Leave out the texts that name a label which is not asked for."""
+    others = {label for column, words in list_labels(target).items() for label in {*VOCABULARIES[column]} - {*words}}
+    return [text for text in texts if others.isdisjoint(re.findall(r"\w+", text))]
+
+
 def _render_rules(contract: ContractName, target: Target) -> str:
     rules = {column: _either([f'"{label}"' for label in labels]) for column, labels in list_labels(target).items()}
     rules |= {**_TEXTS["words"], "confidence": _choose("confidence", contract, target)}
     lines = [f"- {key}: {rules.get(key, _TEXTS['confidence']['one'])}" for key in contract_keys(contract, target)]
     if contract != "probabilities":
         return "\n".join(lines)
-    if isinstance(target, OwnTarget):
-        n = len(target.label.classes)
+    if isinstance(target, OwnTarget | NarrowTarget):
+        n = len(lines)
         return "\n".join([*lines, _TEXTS["sum"]["own"].format(n=_NUMBERS.get(n, n))])
     return "\n".join([*lines, _TEXTS["sum"][target]])
 
 
 def _choose(section: str, contract: ContractName, target: Target) -> str:
-    """Pick the text for an answer of probabilities, two labels, or one label; an own label may have its own."""
+    """Pick the text for an answer of probabilities, two labels, or one label; other labels may have their own."""
     texts = _TEXTS[section]
     kind = "probabilities" if contract == "probabilities" else "two" if len(list_labels(target)) > 1 else "one"
-    return texts.get(f"own_{kind}", texts[kind]) if isinstance(target, OwnTarget) else texts[kind]
+    return texts.get(f"own_{kind}", texts[kind]) if isinstance(target, OwnTarget | NarrowTarget) else texts[kind]
 
 
 def _either(names: list[str]) -> str:
@@ -256,8 +266,10 @@ def count_least(view: View, count_tokens: Callable[[str], int]) -> int:
     return len(parts) * max(map(count_tokens, records)) + _AROUND_PAIR * (len(parts) - 1)
 
 
-def _render_example(example: MiniExample, contract: ContractName, target: TargetName, hide: Sequence[str]) -> str:
-    readings = {column: example.readings[column] for column in TARGETS[target]}
+def _render_example(
+    example: MiniExample, contract: ContractName, target: TargetName | NarrowTarget, hide: Sequence[str]
+) -> str:
+    readings = {column: example.readings[column] for column in list_labels(target)}
     is_forecast = contract == "probabilities"
     answer = render_answer(
         {column: reading.label for column, reading in readings.items()},

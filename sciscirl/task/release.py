@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import polars as pl
 
@@ -21,19 +21,17 @@ from sciscidata.release.read import Release, read_release
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.task.papers import (
     CONTEXT,
-    PAIRS,
     SCORES,
     SEEN,
-    TARGETS,
     VOCABULARIES,
     Gold,
+    NarrowTarget,
     OwnTarget,
     PairTarget,
     Paper,
     PaperView,
     Reference,
     Target,
-    TargetName,
     class_of,
     list_labels,
     short_name,
@@ -49,26 +47,6 @@ PartName = Literal["train", "dev", "held_out", "test"]
 _HELD_OUT_DIVISOR: Final = 10
 #: Of the hash that keeps papers out. All runs have one, so that they are judged by the same papers.
 HELD_OUT_SEED: Final = 0
-
-
-def choose_target(name: str, release_folder: str | Path) -> Target:
-    """Return the task of a name; an own label is named in full, without its ending, or as ``"label"``."""
-    if name in TARGETS:
-        return cast("TargetName", name)
-    if name == PAIRS:
-        return PAIRS
-    release = open_release(release_folder)
-    label = stated_label(release.manifest)
-    names = [*TARGETS, PAIRS, *([] if label is None else [short_name(label.name)])]
-    if label is None or name not in ("label", label.name, short_name(label.name)):
-        raise ReleaseError(
-            f"target is {name!r}, and {release_folder} has {', '.join(names)}. Choose one of these, or build a release "
-            "with a label of this name (OwnLabel)."
-        )
-    # By the training papers if there are some: who is judged by dev does not open test.
-    split = next((one for one in release.splits if release.manifest["sides"][one]["rows"]), "train")
-    rows = _read_rows(release, split)
-    return OwnTarget(label, [name for name in SEEN if rows[name].is_null().all()])
 
 
 def read_split(
@@ -115,7 +93,7 @@ def read_split(
     if target is not None:
         words |= list_labels(target)
         needs = ("disruption_label",) if isinstance(target, PairTarget) else tuple(list_labels(target))
-    rows = _read_rows(release, split)
+    rows = read_rows(release, split)
     asked = target.label if isinstance(target, OwnTarget) and not isinstance(target, PairTarget) else None
     stated = stated_label(release.manifest)
     own, hidden = asked or stated, asked.hidden if asked is not None else ()
@@ -129,13 +107,14 @@ def read_split(
         strays = rows.filter(~rows[column].is_in(words[column]).fill_null(value=False))
         if len(strays):
             balance = short_name(column) if column in VOCABULARIES else "label"
+            only = f" --only-label {' '.join(words[column])}" if isinstance(target, NarrowTarget) else ""
             other = "Build"
             if stated is not None and stated.name != column:
                 other = f"Ask for its own label: target={short_name(stated.name)}. Or build"
             raise ReleaseError(
                 f"{split} of {release_folder}: {len(strays):,} of {len(rows):,} rows have no {column}, first "
                 f"{strays['openalex_id'][0]}; every row needs one of {', '.join(words[column])}. {other} a release "
-                f"where every work has it: sciscidata build ... --balance {balance}."
+                f"where every work has it: sciscidata build ... --balance {balance}{only}."
             )
     chances = _read_chances(release) if with_chances else {}
     return [
@@ -162,7 +141,8 @@ def _read_context(row: Mapping[str, Any]) -> dict[str, Any]:
     return context
 
 
-def _read_rows(release: Release, split: str) -> pl.DataFrame:
+def read_rows(release: Release, split: str) -> pl.DataFrame:
+    """Read a split as a table (ReleaseError)."""
     try:
         return getattr(release, split)  # which compares the file with its SHA-256 in the manifest
     except (SciSciDataError, OSError) as error:
@@ -337,7 +317,7 @@ class Part(NamedTuple):
             from sciscirl.task.listed_papers import read_ids  # which few runs need
 
             release = open_release(self.release)
-            known = {one for split in release.splits for one in _read_rows(release, split)["openalex_id"]}
+            known = {one for split in release.splits for one in read_rows(release, split)["openalex_id"]}
             listed = read_ids(Path(self.ids), known, self.release)
             papers = [paper for paper in papers if paper.openalex_id in listed]
         if isinstance(target, PairTarget):

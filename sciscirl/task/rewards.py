@@ -400,5 +400,6 @@ def _task_part(answer: Answer, column: str, gold: str, table: RewardTable) -> fl
 
 def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> float:
     """Return half the squared distance of a forecast from the truth: 0 if certain and right, 1 if certain and wrong."""
-    # The forecast of an own label has its classes and no others.
-    return math.fsum((forecast[label] - (label == gold)) ** 2 for label in VOCABULARIES.get(column, forecast)) / 2
+    # The forecast of an own label has its classes and no others; a label that was not asked for has no chance.
+    labels = VOCABULARIES.get(column, forecast)
+    return math.fsum((forecast.get(label, 0.0) - (label == gold)) ** 2 for label in labels) / 2

@@ -19,6 +19,7 @@ from sciscirl.task.papers import (
     SEEN,
     AsOf,
     Context,
+    NarrowTarget,
     OwnTarget,
     PairTarget,
     Paper,
@@ -176,7 +177,8 @@ class TaskRules(Task):
         return score_answer(answer, paper.labels(self.target), self.table, self.weigh(paper), paper)
 
     def _weigh_labels(self, papers: Iterable[Paper]) -> tuple[tuple[str, int], ...]:
-        sums: dict[str, float] = dict.fromkeys(DISRUPTION_LABELS, 0.0)
+        (labels,) = list_labels(self.target).values()
+        sums: dict[str, float] = dict.fromkeys(labels, 0.0)
         for paper in papers:
             for label, weight in self.weigh(paper).items():
                 sums[label] += weight
@@ -203,7 +205,9 @@ class TaskRules(Task):
             raise ReleaseError(
                 f"{paper.openalex_id} was read without the chances of its labels. Read papers with_chances=True."
             )
-        chances: dict[str, float] = dict(zip(DISRUPTION_LABELS, paper.gold.chances, strict=True))
+        (asked,) = list_labels(self.target).values()
+        every = zip(DISRUPTION_LABELS, paper.gold.chances, strict=True)
+        chances: dict[str, float] = {label: chance for label, chance in every if label in asked}
         if self.weight == "chances":
             total = math.fsum(chances.values())  # below 1 for labels by rank: a redraw may have none
             return {label: chance / total for label, chance in chances.items()}
@@ -254,7 +258,8 @@ class TaskRules(Task):
         return prompt.render(self.see(view), self.contract, self.target, self.unseen)
 
     def _balance(self, counts: Iterable[tuple[str, int]]) -> RewardTable:
-        return balance(self._unfitted, counts, self.target if isinstance(self.target, OwnTarget) else None)
+        has_own_words = isinstance(self.target, OwnTarget | NarrowTarget)
+        return balance(self._unfitted, counts, self.target if has_own_words else None)
 
     def parse(self, text: str | None, stop_reason: object = None) -> Answer:
         """Judge one model output by the contract; None, which some servers send, as an empty one.

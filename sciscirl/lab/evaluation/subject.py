@@ -16,15 +16,16 @@ from sciscidata.terminal.messages import one_line
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.config import OPTION_NAMES, EvaluationConfig
 from sciscirl.lab.models.adapter_files import find_local_weights
-from sciscirl.options import AnswersBy, list_given, resolve_preset
+from sciscirl.options import AnswersBy, follow_release, list_given, resolve_preset
 from sciscirl.presets import find_preset, recall_preset
 from sciscirl.runs.checkpoints import list_weights
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.record import find_eval_split, is_local, is_taught, name_facts, name_run, read_facts
 from sciscirl.task.experiment import Preset
 from sciscirl.task.papers import PAIRS, OwnTarget, Paper
-from sciscirl.task.release import EvalSplit, Part, choose_target
+from sciscirl.task.release import EvalSplit, Part
 from sciscirl.task.rules import TaskRules
+from sciscirl.task.targets import choose_target
 
 
 def fit_rules(rules: TaskRules, release: Path) -> TaskRules:
@@ -79,9 +80,14 @@ def find_subject(config: EvaluationConfig) -> Subject:
             raise SciSciRLError(
                 f"{config.run} was trained on {own}, not on {target}. Leave EvaluationConfig.target out."
             )
+    preset = resolve_preset(config, subject.preset, OPTION_NAMES)
+    if config.run is None:
+        preset = follow_release(preset, config.release)
+    else:  # which is asked for what it learned
+        preset = preset.with_settings(target=subject.preset.rules.target)
     return replace(
         subject,
-        preset=resolve_preset(config, subject.preset, OPTION_NAMES),
+        preset=preset,
         renderer_name=config.renderer or subject.renderer_name,
     )
 
@@ -127,7 +133,8 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             raise SciSciRLError(
                 f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             )
-        preset = preset.with_settings(target=target)
+        if isinstance(target, OwnTarget):  # another one is asked for as it was learned
+            preset = preset.with_settings(target=target)
     checkpoint = _find_weights(folder, step) if step else None
     local_model: Path | None = None
     if is_here:

@@ -18,9 +18,10 @@ from sciscirl.lab.answer_length import check_max_tokens
 from sciscirl.options import AskedOptions, PresetName, partial_of_preset
 from sciscirl.presets import describe_rules, find_preset, recall_rules
 from sciscirl.task.papers import Context, Paper
-from sciscirl.task.release import Part, SplitName, choose_target, open_release
+from sciscirl.task.release import Part, SplitName, open_release
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
+from sciscirl.task.targets import choose_target, narrow_target
 
 #: In the folder of an exported task: its rules, and where they come from.
 FACTS: Final = "task.json"
@@ -67,8 +68,8 @@ def export_task(config: ExportConfig) -> Path:
             f"reward {rules.reward!r} is the function {function.name}, which sees papers with their scores, and an "
             "exported task holds none. Choose a preset with a reward in numbers, or judge here: sciscirl evaluate."
         )
-    if config.target is not None:
-        rules = replace(rules, target=choose_target(config.target, config.release))
+    target = rules.target if config.target is None else choose_target(config.target, config.release)
+    rules = replace(rules, target=narrow_target(target, config.release))
     check_max_tokens(preset.max_tokens, rules)
     release = open_release(config.release)
     splits: dict[SplitName, list[Paper]] = {

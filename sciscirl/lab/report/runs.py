@@ -44,11 +44,11 @@ from sciscirl.task.papers import (
     TargetName,
     list_hidden,
     list_labels,
-    read_own_target,
     short_name,
 )
 from sciscirl.task.predictions import prediction_schema
 from sciscirl.task.release import PartName, read_split
+from sciscirl.task.targets import read_own_target
 
 _log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has

@@ -13,7 +13,6 @@ import torch
 from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.supervised.common import datum_from_model_input_weights
 
-from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.envs.dataset import Epochs, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
@@ -96,7 +95,8 @@ def list_answers(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> lis
 
 def count_answers(rules: TaskRules) -> int:
     """Return how many answers a paper teaches."""
-    return len(DISRUPTION_LABELS) if rules.weight == "chances" and rules.contract != "probabilities" else 1
+    (labels,) = list_labels(rules.target).values()
+    return len(labels) if rules.weight == "chances" and rules.contract != "probabilities" else 1
 
 
 @dataclass(eq=False)

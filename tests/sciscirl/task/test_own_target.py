@@ -39,12 +39,13 @@ from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS, describe, recall_rules
 from sciscirl.runs.record import read_facts
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
-from sciscirl.task.papers import OwnTarget, list_labels, read_own_target
+from sciscirl.task.papers import OwnTarget, list_labels
 from sciscirl.task.predictions import make_prediction
 from sciscirl.task.prompts import STYLES, render_prompt
-from sciscirl.task.release import choose_target, read_split
+from sciscirl.task.release import read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
+from sciscirl.task.targets import choose_target, read_own_target
 from tests.sciscirl.lab.evaluation.test_benchmark import chat_server
 from tests.sciscirl.toy import Scripted
 

@@ -25,8 +25,9 @@ from sciscirl.task.contracts import CONTRACTS
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs, pair_papers
 from sciscirl.task.papers import PAIRS, PairView
 from sciscirl.task.prompts import STYLES, PromptTemplate, cap_view, render_record
-from sciscirl.task.release import Part, choose_target, read_split
+from sciscirl.task.release import Part, read_split
 from sciscirl.task.rules import TaskRules
+from sciscirl.task.targets import choose_target
 from tests.sciscirl.papers import write_slice
 from tests.sciscirl.toy import Scripted, make_builder, make_slice
 

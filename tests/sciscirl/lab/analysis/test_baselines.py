@@ -22,8 +22,9 @@ from sciscirl.lab.report.runs import read_runs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.presets import find_preset
 from sciscirl.task.papers import OwnTarget, PaperView, Reference
-from sciscirl.task.release import choose_target, read_split
+from sciscirl.task.release import read_split
 from sciscirl.task.rules import TaskRules
+from sciscirl.task.targets import choose_target
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 KNOWN = ("words", "at_publication", "words_at_publication")
