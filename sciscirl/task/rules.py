@@ -248,6 +248,8 @@ class TaskRules(Task):
                     f"the prompt shows {lacking[0]}, and the release has none of its papers. Build a release with the "
                     "context of its papers: sciscidata build ... --context."
                 )
+            if "publication_year" in self.hide and one.references:  # whose years would tell it
+                one = replace(one, references=tuple(cited._replace(publication_year=None) for cited in one.references))
             return replace(one, **dict.fromkeys(unseen))
 
         return change_view(view, look)

@@ -365,3 +365,12 @@ def test_a_built_release_shows_works_of_its_corpus_and_keeps_other_prompts(tmp_p
         n_shown += len(record.get("references", []))
     assert n_shown > 60
     assert [*after[0].view.at_publication] == [*NUMBERS]
+
+
+def test_a_hidden_year_is_not_told_by_the_years_of_references(papers):
+    view = papers[2].view
+    assert any(cited.publication_year for cited in view.references)
+    record = record_of(TaskRules(hide=("publication_year",), show=CONTEXT).render(view))
+    assert record["publication_year"] is None
+    assert record["references"] == [name_reference(one._replace(publication_year=None)) for one in view.references]
+    assert record["at_publication"] == record_of(TaskRules(show=CONTEXT).render(view))["at_publication"]
