@@ -28,12 +28,22 @@ BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 def check_choices(
-    labels: Sequence[str], balance: str, test_fields: Sequence[str] = (), label: OwnLabel | None = None
+    labels: Sequence[str],
+    balance: str,
+    test_fields: Sequence[str] = (),
+    label: OwnLabel | None = None,
+    *,
+    n_test: int = 1,
 ) -> None:
     """Raise a ConfigError unless ``labels`` are two or more classes of the balanced labels, and fields can be held out.
 
     Classes of an own label that are not known yet are not checked: a build finds them.
     """
+    if test_fields and not n_test:
+        raise ConfigError(
+            "SplitConfig.test_fields holds fields out for test, and SplitConfig.n_test is 0. Raise it, or leave the "
+            "fields out."
+        )
     if test_fields and balance == "pool":
         raise ConfigError(
             "SplitConfig.test_fields holds fields out for test, and SplitConfig.balance='pool' divides one pool "

@@ -75,15 +75,10 @@ class SplitConfig(Configuration):
             raise ConfigError(
                 "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
             )
-        if self.test_fields and not self.n_test:
-            raise ConfigError(
-                "SplitConfig.test_fields holds fields out for test, and SplitConfig.n_test is 0. Raise it, or leave "
-                "the fields out."
-            )
         if self.labels or self.test_fields:
             from sciscidata.sampling.balance import check_choices
 
-            check_choices(self.labels, self.balance, self.test_fields)
+            check_choices(self.labels, self.balance, self.test_fields, n_test=self.n_test)
 
     def stated(self) -> dict[str, Any]:
         """Return the options as a manifest states them: all, but those of ``_ADDED`` only where they are set."""
