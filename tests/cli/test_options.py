@@ -32,7 +32,7 @@ WORDS = {
     "min_label_confidence": ["0.2"], "no_references_share": ["0.2"],
     "disruptive_share": ["0.2"], "developing_share": ["0.2"], "balance": ["pool"],
     "name": ["an_label"], "classes": ["a", "b"], "sql": ["NULL"], "meanings": ["a=first"],
-    "hidden": ["publication_year"], "filter": ["type:article"],
+    "hidden": ["publication_year"], "filter": ["type:article"], "labels": ["disruptive", "neutral"],
 }  # fmt: skip
 
 
