@@ -22,7 +22,7 @@ from sciscidata.sampling.config import SplitConfig
 from sciscidata.stages import ingest, write_atypicality, write_cd_index, write_null_cd_index
 
 COMMANDS = PROGRAM.commands
-#: Words for options that 3, or the last choice, does not fit.
+#: Words for options, by name or by flag, that 3, or the last choice, does not fit.
 WORDS = {
     "storage_options": ["a=b"], "store_options": ["a=b"], "years": ["1990", "2000"],
     "inputs": ["f", "g"], "works": ["f"],
@@ -32,7 +32,7 @@ WORDS = {
     "min_label_confidence": ["0.2"], "no_references_share": ["0.2"],
     "disruptive_share": ["0.2"], "developing_share": ["0.2"], "balance": ["pool"],
     "name": ["an_label"], "classes": ["a", "b"], "sql": ["NULL"], "meanings": ["a=first"],
-    "hidden": ["publication_year"], "filter": ["type:article"], "labels": ["disruptive", "neutral"],
+    "hidden": ["publication_year"], "filter": ["type:article"], "--only-label": ["disruptive", "neutral"],
 }  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
     if kind is bool:
         words, value = [option.flag if not default else f"--no-{option.flag[2:]}"], not default
     else:
-        given = WORDS.get(option.name) or [str(option.hint.choices[-1] if option.hint.choices else 3)]
+        given = WORDS.get(option.flag) or WORDS.get(option.name) or [str(option.hint.choices[-1] if option.hint.choices else 3)]
         words = [option.flag, *given]
         value = None
     got = make_parser(COMMANDS["build"], "build").read(words)[option.key]
