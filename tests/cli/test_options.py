@@ -32,7 +32,8 @@ WORDS = {
     "min_label_confidence": ["0.2"], "no_references_share": ["0.2"],
     "disruptive_share": ["0.2"], "developing_share": ["0.2"], "balance": ["pool"],
     "name": ["an_label"], "classes": ["a", "b"], "sql": ["NULL"], "meanings": ["a=first"],
-    "hidden": ["publication_year"], "filter": ["type:article"], "--only-label": ["disruptive", "neutral"],
+    "hidden": ["publication_year"], "filter": ["type:article"],
+    "--only-label": ["disruptive", "neutral"],
 }  # fmt: skip
 
 
@@ -62,7 +63,11 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
     if kind is bool:
         words, value = [option.flag if not default else f"--no-{option.flag[2:]}"], not default
     else:
-        given = WORDS.get(option.flag) or WORDS.get(option.name) or [str(option.hint.choices[-1] if option.hint.choices else 3)]
+        given = (
+            WORDS.get(option.flag)
+            or WORDS.get(option.name)
+            or [str(option.hint.choices[-1] if option.hint.choices else 3)]
+        )
         words = [option.flag, *given]
         value = None
     got = make_parser(COMMANDS["build"], "build").read(words)[option.key]
