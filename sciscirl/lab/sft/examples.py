@@ -95,8 +95,10 @@ def list_answers(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> lis
 
 def count_answers(rules: TaskRules) -> int:
     """Return how many answers a paper teaches."""
-    (labels,) = list_labels(rules.target).values()
-    return len(labels) if rules.weight == "chances" and rules.contract != "probabilities" else 1
+    if rules.weight != "chances" or rules.contract == "probabilities":
+        return 1
+    (labels,) = list_labels(rules.target).values()  # chances are known of disruption only
+    return len(labels)
 
 
 @dataclass(eq=False)

@@ -265,7 +265,7 @@ def test_a_dry_run_shows_which_tokens_are_trained_on_and_asks_no_server(options,
     assert text.count(f'"confidence": 1.0}}<|im_end|>{MARKS[1]}') == 3
     assert "steps: 3 of 8 papers; each of 24 training papers is shown 1.0 times" in text
     assert "no list price known, without evaluations" in text
-    assert "right answers to these papers earn 1.05, the best constant answer (disruptive) -0.02, boosted" in text
+    assert "right answers to these papers earn 1.05, the best constant answer (disruptive) -0.02, a regression" in text
     assert not Path(options["log_path"]).exists()
 
 
