@@ -94,7 +94,7 @@ def test_a_run_that_was_trained_on_another_slice_is_warned_of(toy_slice, tmp_pat
 
 
 def test_where_papers_repeat_it_is_measured_how_far_rewards_tie(toy_slice):
-    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test")).predictions
     other = frame.with_columns(reward=pl.when(pl.col("gold") == "neutral").then("reward").otherwise(-1.0))
     # One answer after the other, not paper by paper: groups are those of the id. A third of the papers is neutral.
     assert measure(pl.concat([frame, other]))["reward_uniform_group_rate"] == pytest.approx(1 / 3)
@@ -105,7 +105,7 @@ def test_where_papers_repeat_it_is_measured_how_far_rewards_tie(toy_slice):
 def test_signs_of_a_search_pattern_in_a_name_are_part_of_the_name(toy_slice, tmp_path):
     release = make_slice(tmp_path / "a[1]*?", 6, 3)
     assert len(read_split(release, "test")) == 3
-    frame = run_baseline("majority", read_split(release, "train"), read_split(release, "test"))
+    frame = run_baseline("majority", read_split(release, "train"), read_split(release, "test")).predictions
     write_predictions(frame, tmp_path / "p[2].parquet")
     assert evaluate_predictions(tmp_path / "p[2].parquet")["n"] == 3
 
@@ -139,7 +139,7 @@ def test_a_slice_without_test_papers_is_said_by_the_dry_run_and_before_training(
     ],
 )  # fmt: skip
 def test_a_forecast_that_is_none_is_one_clear_error(toy_slice, tmp_path, forecast):
-    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
+    frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test")).predictions
     write_predictions(frame.with_columns(forecast=pl.lit(forecast)), tmp_path / "p.parquet")
     with pytest.raises(PredictionsError, match="9 of 9 predictions have a forecast that is none"):
         evaluate_predictions(tmp_path / "p.parquet")

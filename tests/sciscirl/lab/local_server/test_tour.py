@@ -168,7 +168,7 @@ def test_the_folder_of_a_run_says_what_was_run_on_what_and_holds_every_answer(to
 
 def test_the_commands_of_the_readme_judge_the_run(tour):
     by_model, from_file = tour.shown
-    assert re.search(r"model +majority +.*tfidf", by_model)
+    assert re.search(r"model +majority +.*words", by_model)
     assert all("label_match  " in shown for shown in tour.shown)
     for name in ("predictions.parquet", "metrics.json", "run.json"):
         assert (tour.home / "evaluations" / "small" / "baseline" / name).is_file()
