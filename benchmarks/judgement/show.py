@@ -157,7 +157,7 @@ def list_stacked() -> Iterator[Row]:
     names = {"numbers and model": "`at_publication`", "words and numbers, and model": "`words_at_publication`"}
     for key, name in names.items():
         rows = {row["slice"]: row["rows"][key] for row in read_kept("stack")}
-        cells = {of: f"{row['accuracy']:.2f}" for of, row in rows.items()}
+        cells = {of: say_kept([row["accuracy"], *row["interval"]]) for of, row in rows.items()}
         yield Row(BOTH, f"SmolLM2, SFT, stacked on {name}", cells)
 
 
