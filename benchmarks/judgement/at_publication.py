@@ -8,9 +8,8 @@ draw the test papers anew. OUT is JSON, with each answer: ``results/at_publicati
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from baselines import fit_best
 from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import roc_auc_score
-from slices import LABELS, SLICES
+from slices import LABELS, SLICES, run
 
 from sciscidata.indicators import compute_publication_features
 
@@ -116,21 +115,29 @@ def judge(inputs: dict[str, csr_matrix], papers: Papers, bases: tuple[str, ...])
         yield row | {"said": said, "chances": chances}
 
 
+def list_kept(name: str, judged: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Print the rows of ``judge`` on a slice, and return what is kept of them."""
+    for row in judged:
+        del row["chances"]
+        kept = {"slice": name} | row | {"said": row["said"].tolist()}
+        print({key: value for key, value in kept.items() if key != "said"}, flush=True)
+        yield kept
+
+
+def write_rows(rows: list[dict[str, Any]], out: Path) -> None:
+    """Write rows as JSON, one a line."""
+    out.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", "utf-8")
+
+
 def main(papers: Path, slices: Path, out: Path) -> None:
     """Judge every set on every slice; write them as JSON."""
     pool = read_pool(papers, slices)
     rows = []
     for name in SLICES:
         drawn = read_slice(pool, slices / f"{name}.parquet")
-        for judged in judge(make_inputs(drawn), drawn, ("words", ALL)):
-            del judged["chances"]
-            rows.append({"slice": name} | judged | {"said": judged["said"].tolist()})
-            print({key: value for key, value in rows[-1].items() if key != "said"}, flush=True)
-    out.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", "utf-8")
+        rows += list_kept(name, judge(make_inputs(drawn), drawn, ("words", ALL)))
+    write_rows(rows, out)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("papers", "slices", "out"):
-        parser.add_argument(name, type=Path)
-    main(**vars(parser.parse_args()))
+    run(main, __doc__, "papers", "slices", "out")

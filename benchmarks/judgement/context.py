@@ -9,17 +9,15 @@ Needs what ``baselines.py`` needs, and takes its MiniLM vectors from SLICES if t
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
-from at_publication import ALL, Papers, count_words, judge, make_inputs, read_pool, read_slice
+from at_publication import ALL, Papers, count_words, judge, list_kept, make_inputs, read_pool, read_slice, write_rows
 from baselines import embed_slices, embed_titles
 from scipy.sparse import csr_matrix, hstack
-from slices import SLICES
+from slices import SLICES, run
 
 MOST = 50
 #: The parts that each row sees, beside those of its first words.
@@ -90,15 +88,9 @@ def main(papers: Path, slices: Path, out: Path) -> None:
             "MiniLM of titles": csr_matrix(average(one, references, vectors)),
         }
         inputs = {row: hstack([parts[part] for part in of]).tocsr() for row, of in ROWS.items()}
-        for judged in judge(inputs, one, ("words", "numbers", "MiniLM")):
-            del judged["chances"]
-            rows.append({"slice": name} | judged | {"said": judged["said"].tolist()})
-            print({key: value for key, value in rows[-1].items() if key != "said"}, flush=True)
-    out.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", "utf-8")
+        rows += list_kept(name, judge(inputs, one, ("words", "numbers", "MiniLM")))
+    write_rows(rows, out)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("papers", "slices", "out"):
-        parser.add_argument(name, type=Path)
-    main(**vars(parser.parse_args()))
+    run(main, __doc__, "papers", "slices", "out")

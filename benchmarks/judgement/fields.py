@@ -8,7 +8,6 @@ from all five. OUT is JSON: ``results/fields.json``.
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from at_publication import ALL, WITH_WORDS, Papers, judge, make_inputs, read_pool, read_slice, say_interval
-from slices import LABELS, draw, find_pool
+from slices import LABELS, draw, find_pool, run
 
 import sciscidata as ssd
 from sciscidata.indicators import compute_publication_features
@@ -85,7 +84,4 @@ def main(papers: Path, slices: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("papers", "slices", "out"):
-        parser.add_argument(name, type=Path)
-    main(**vars(parser.parse_args()))
+    run(main, __doc__, "papers", "slices", "out")

@@ -579,7 +579,7 @@ def read_ended(out: Path, made_from: dict[str, str]) -> dict[str, dict[str, Any]
     ended = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(out.glob("*.json"))}
     other = next((name for name, line in ended.items() if line["made_from"] != made_from), None)
     if other:
-        raise SystemExit(f"{out / other}.json was made from another model or pack; name a folder of its own for these")
+        raise SystemExit(f"{out / other}.json was made from another model or pack; name another folder for these")
     return ended
 
 

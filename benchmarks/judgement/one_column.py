@@ -5,7 +5,6 @@ OUT is ``results/one_column.json``: by column its accuracy on the first test of 
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import numpy as np
 import polars as pl
 from at_publication import read_pool, read_slice, say_interval
 from sklearn.linear_model import LogisticRegression
-from slices import SLICES
+from slices import SLICES, run
 
 COLUMNS = ("n_coupled_twice", "n_references")
 
@@ -34,7 +33,4 @@ def main(papers: Path, slices: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("papers", "slices", "out"):
-        parser.add_argument(name, type=Path)
-    main(**vars(parser.parse_args()))
+    run(main, __doc__, "papers", "slices", "out")

@@ -119,7 +119,7 @@ def read_model(path: Path) -> tuple[Shape, dict[str, Tensor]]:
     fields, tensors = read_gguf(path)
     kind = fields["general.architecture"]
     if kind != "llama" or "output.weight" in tensors:
-        head = "an output layer of its own" if kind == "llama" else "another architecture"
+        head = "a separate output layer" if kind == "llama" else "another architecture"
         raise SystemExit(f"{path}: {kind}, {head}; needed: a llama whose output layer is its embedding, as SmolLM2 is")
     own = {name.removeprefix("llama."): value for name, value in fields.items()}
     shape = Shape(

@@ -84,7 +84,7 @@ class Check(NamedTuple):
 
 
 class Graph:
-    """Works by id, and who cites whom; nobody cites itself, and nobody twice."""
+    """Works by id, and who cites whom: each citation once, and no work that cites itself."""
 
     def __init__(self, works: list[Row], citations: np.ndarray) -> None:
         self.works = {work["work_id"]: work for work in works}

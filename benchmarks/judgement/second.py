@@ -14,7 +14,6 @@ OUT is JSON: ``results/second.json``, with a label and the answers for each test
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import subprocess
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 from at_publication import ALL, WITH_WORDS, judge, make_inputs, read_pool, read_slice
 from scipy.sparse import csr_matrix
-from slices import LABELS
+from slices import LABELS, run
 
 #: What each row sees.
 ROWS = {
@@ -63,7 +62,4 @@ def main(papers: Path, slices: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("papers", "slices", "out"):
-        parser.add_argument(name, type=Path)
-    main(**vars(parser.parse_args()))
+    run(main, __doc__, "papers", "slices", "out")

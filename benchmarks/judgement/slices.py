@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -104,8 +105,13 @@ def main(papers: Path, out: Path) -> None:
         print(name, dict(drawn["side"].value_counts().rows()), dict(drawn["primary_field"].value_counts().rows()))
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("papers", type=Path)
-    parser.add_argument("out", type=Path)
+def run(main: Callable[..., None], text: str | None, *names: str) -> None:
+    """Call the main function of a script with the paths on its command line."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in names:
+        parser.add_argument(name, type=Path)
     main(**vars(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    run(main, __doc__, "papers", "out")

@@ -12,7 +12,6 @@ its ``said`` has the answers of each row, by seed.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 from collections.abc import Callable
@@ -20,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from at_publication import ALL, WITH_WORDS, judge, make_inputs, read_pool, read_slice
+from at_publication import ALL, WITH_WORDS, judge, make_inputs, read_pool, read_slice, write_rows
 from scipy.stats import rankdata, t
 from sklearn.linear_model import LogisticRegression
-from slices import SLICES
+from slices import SLICES, run
 
 KEPT = Path(__file__).parent / "results" / "ladder.jsonl.gz"
 #: The jobs of each slice, a seed each.
@@ -155,11 +154,8 @@ def main(papers: Path, slices: Path, out: Path) -> None:
         found.append({"slice": name, "papers": gold.size, "seeds": 3, "rows": rows, "added": added, "said": said})
         for key, value in (rows | added).items():
             print(name, key, value, flush=True)
-    out.write_text("[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n", "utf-8")
+    write_rows(found, out)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("papers", "slices", "out"):
-        parser.add_argument(name, type=Path)
-    main(**vars(parser.parse_args()))
+    run(main, __doc__, "papers", "slices", "out")

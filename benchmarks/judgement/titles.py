@@ -6,12 +6,12 @@ and each answer.
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 import polars as pl
 from at_publication import count_words, judge, read_slice
+from slices import run
 
 
 def main(slices: Path, out: Path) -> None:
@@ -23,7 +23,4 @@ def main(slices: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("slices", "out"):
-        parser.add_argument(name, type=Path)
-    main(**vars(parser.parse_args()))
+    run(main, __doc__, "slices", "out")

@@ -51,7 +51,7 @@ def narrow_target(target: Target, release_folder: str | Path) -> Target:
     if isinstance(target, OwnTarget | NarrowTarget) or len(TARGETS[target]) > 1:
         return target
     split: dict[str, Any] = {}
-    with suppress(ReleaseError):  # whoever reads its papers says so
+    with suppress(ReleaseError):  # reading its papers says so
         split = open_release(release_folder).manifest["split"]
     (every,) = list_labels(target).values()
     labels = [label for label in every if label in split.get("labels", ())]

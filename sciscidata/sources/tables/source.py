@@ -77,8 +77,8 @@ class TablesConfig(Configuration):
         authors: column of ``works`` with ids of authors, or names: lists, or text with | or ; between. A corpus on disk
             keeps them, for ``scan_authors``.
         missing: words that stand for a missing value, wherever they are all of a field.
-        apart: each file of ``works`` has a numbering of its own, and the file of ``citations`` at its place goes with
-            it: the id 17 of the second files is 2:17.
+        apart: each file of ``works`` numbers its works itself, and the file of ``citations`` at the same place uses
+            these numbers: the id 17 of the second files is 2:17.
         quotes: whether text files have fields in quotes. None: yes, but between tabs only if the beginning shows them.
 
     Raises:
@@ -216,11 +216,7 @@ def ingest_tables(
         "inputs": [*inputs.values()],
     }
     frames = (
-        scan_batches(
-            read_works,
-            works_schema(str(dtype), beside),
-            "files of works",
-        ),
+        scan_batches(read_works, works_schema(str(dtype), beside), "files of works"),
         scan_batches(read_citations, CITATIONS, "files of citations"),
     )
     authors = None if config.authors is None else scan_table_authors(config)

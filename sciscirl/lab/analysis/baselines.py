@@ -161,7 +161,7 @@ def _list_verdicts(model: Any, asked: Any, labels: Sequence[str]) -> Verdicts:  
 
 
 class Group(NamedTuple):
-    """Columns that baselines see together, and what is said where a training paper has none of them."""
+    """Columns that baselines see together, and what is said if no training paper has any."""
 
     columns: tuple[str, ...]
     unknown: str
