@@ -179,7 +179,7 @@ class PluginOptions:
     """Options of what you register yourself.
 
     Attributes:
-        plugin: run this Python file first, which registers presets, rewards or prompts of your own.
+        plugin: run this Python file first, which registers presets, rewards, prompts or metrics of your own.
 
     Raises:
         SciSciRLError: on construction, if a value is impossible, or the plugin fails.

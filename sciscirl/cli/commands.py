@@ -126,7 +126,7 @@ def evaluate(
     Args:
         baselines: judge six baselines too: majority, random by prior, words, what was known at publication, both, and
             later counts.
-        from_predictions: compute the metrics of this predictions file again; takes no other option.
+        from_predictions: compute the metrics of this predictions file again; takes no other option but plugin.
 
     Shown:
         --run --release --model --local-model --split --preset --temperature --answers --n-papers --baselines --out
@@ -138,12 +138,14 @@ def evaluate(
     from sciscirl.lab.analysis.seen import read_seen
     from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
     from sciscirl.lab.evaluation.results import render_metrics, say_judged
+    from sciscirl.options import PluginOptions
 
-    given = set(config.keywords)
+    given = set(config.keywords) - ({"plugin"} if from_predictions else set())
     if from_predictions is not None:
         if given or baselines:
             others = ", ".join(f"{name}=..." for name in sorted(given) or ["baselines"])
             raise SciSciRLError(f"from_predictions=... takes no other option. Leave out {others}.")
+        PluginOptions(plugin=config.keywords.get("plugin"))
         name = from_predictions.stem
         show(render_metrics({name: evaluate_predictions(from_predictions)}, {name: read_seen(from_predictions.parent)}))
         return

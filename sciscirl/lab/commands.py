@@ -39,7 +39,7 @@ def name_report(folder: Path, release: str, split: str) -> str:
     return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
 
 
-def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
+def calibrate(evaluation: Path, own: sciscirl.options.PluginOptions, *, on: Path, out: Path | None = None) -> None:
     """Calibrate probabilities by one temperature, found on development papers.
 
     Args:
@@ -56,7 +56,11 @@ def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
     show(f"{render_calibration(result)}\nresult: {result.out}")
 
 
-def select(run: Path, config: sciscirl.lab.analysis.select_checkpoint.SelectionConfig) -> None:
+def select(
+    run: Path,
+    own: sciscirl.options.PluginOptions,
+    config: sciscirl.lab.analysis.select_checkpoint.SelectionConfig,
+) -> None:
     """Choose a checkpoint of a training run by its evaluations.
 
     Args:
@@ -73,6 +77,7 @@ def select(run: Path, config: sciscirl.lab.analysis.select_checkpoint.SelectionC
 def compare(
     predictions: tuple[str, ...],
     config: sciscirl.lab.analysis.compare.CompareConfig,
+    own: sciscirl.options.PluginOptions,
     *,
     release: Path | None = None,
     out: Path | None = None,
@@ -99,9 +104,10 @@ def report(
     runs: tuple[Path, ...],
     config: partial[sciscirl.lab.report.report.ReportConfig],
     code: sciscirl.options.ModelCodeOptions,
+    own: sciscirl.options.PluginOptions,
     *,
     final: bool = False,
-    metric: sciscirl.lab.analysis.select_checkpoint.Criterion = "macro_f1",
+    metric: str = "macro_f1",
     base_url: str | None = None,
 ) -> None:
     """Show runs and evaluations in one HTML page.

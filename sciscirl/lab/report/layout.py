@@ -10,6 +10,7 @@ from typing import Final
 
 from sciscirl.lab.analysis.compare import Comparison, Estimate, Pair
 from sciscirl.lab.analysis.seen import find_saw_later
+from sciscirl.metrics.own_metrics import METRICS
 
 ABSENT = "\N{EN DASH}"
 
@@ -59,6 +60,11 @@ class Section:
     pictures: Sequence[Picture] = ()
     examples: Mapping[str, Sequence[Example]] | None = None
     headline: Sequence[str] = ()
+
+
+def show_title(metric: str) -> str:
+    """Write the name of a metric; one of your own says if less is better."""
+    return METRICS[metric].title if metric in METRICS else metric
 
 
 def show(value: float | None, digits: int = 3) -> str:
@@ -112,7 +118,7 @@ def show_pairs(comparison: Comparison) -> list[list[str]]:
             rows.append(
                 [
                     f"{pair.left} \u2212 {pair.right}",
-                    metric,
+                    show_title(metric),
                     show_estimate(one, signed=True),
                     *p,
                     alone if metric == "label_match" else "",
