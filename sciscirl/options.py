@@ -202,8 +202,11 @@ class TrainingServerOptions(ServerOptions):
 
     Attributes:
         keep_days: Tinker deletes checkpoints after this many days, except the last one.
+        evaluators: at each evaluation also ask these benchmarks of the cookbook, such as ifeval or gsm8k:50 (50 of its
+            questions instead of 100).
     """
 
+    evaluators: tuple[str, ...] = ()
     keep_days: Days = DAYS_KEPT
 
 
