@@ -246,8 +246,11 @@ class TrainingServerOptions(ServerOptions):
 
     Attributes:
         ttl_seconds: Tinker deletes checkpoints after so many seconds, 90 days, except the last one; None: never.
+        evaluators: at each evaluation also ask these benchmarks of the cookbook, such as ifeval or gsm8k:50 (50 of its
+            questions instead of 100).
     """
 
+    evaluators: tuple[str, ...] = ()
     ttl_seconds: Seconds | None = SECONDS_KEPT
 
 

@@ -262,6 +262,7 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "base_url": "the model is trained in this process",
         "ttl_seconds": "checkpoints lie in the folder of the run until you delete them",
+        "evaluators": "the benchmarks of the cookbook ask a Tinker server",
         "max_steps_off_policy": "TRL samples and trains in turn",
         "stream_minibatch_config": "micro_batch_size divides a step",
         "compute_post_kl": "TRL logs its own KL",

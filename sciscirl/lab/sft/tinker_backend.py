@@ -225,9 +225,10 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     """
     options, preset, folder = run.options, run.preset, run.folder
     builder = make_papers_builder(run)
-    n_steps = len(make_examples(builder, options).papers) // preset.order.batch_size
-    make_evaluator(run, builder)  # what is wrong with the held-out split is said before a server is asked
+    builder.eval_papers()  # an altered release fails before a server is asked
     check_server(preset.model, options.base_url)
+    n_steps = len(make_examples(builder, options).papers) // preset.order.batch_size
+    make_evaluator(run, builder)
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
         settings, behavior = list_settings(run, builder), options.behavior_if_log_dir_exists

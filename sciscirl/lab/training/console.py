@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 import time
@@ -77,6 +78,7 @@ def render_evaluation(row: Mapping[str, Any]) -> str | None:
     """
     judged = {name: value for name, value in read_judgement(row).items() if "way_to_ceiling/" not in name or value > 0}
     parts = _name({**judged, "step": row.get("step")}, _JUDGED)
+    parts += [f"{name.split('/')[1]} {row[name]:.3f}" for name in row if re.fullmatch(r"eval/[^/]+/score", name)]
     return f"evaluated before step {row['step']:,}: {', '.join(parts)}" if parts else None
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import chz
 import httpx
@@ -35,6 +35,7 @@ from sciscirl.options import (
     RunOptions,
     SftOptions,
     TinkerSftOptions,
+    TrainingServerOptions,
     TrainOptions,
     list_recorded,
     refuse_without_effect,
@@ -50,6 +51,10 @@ from sciscirl.runs.record import Course, begin_run
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
 from sciscirl.task.experiment import Adam, Preset
 from sciscirl.task.release import EVAL_SPLITS, EvalSplit, PaperChoice, open_release, settle_choice
+
+if TYPE_CHECKING:
+    from tinker_cookbook.eval.benchmark_evaluator import BenchmarkEvaluator
+    from tinker_cookbook.renderers import Renderer
 
 #: Between two checks that the server answers.
 PERIOD_SECONDS: Final = 30.0
@@ -271,7 +276,16 @@ def make_evaluator(
         scoring=LabelScoring() if is_gold and options.loss_on == "label" else None,
         ceiling=open_release(builder.release).manifest.get("ceiling"),
         is_taught=is_gold or (run.begun_from or {}).get("kind") == "sft",
+        guards=_make_guards(options, renderer),
     )
+
+
+def _make_guards(options: RunOptions, renderer: Renderer) -> Sequence[BenchmarkEvaluator]:
+    if not (isinstance(options, TrainingServerOptions) and options.evaluators):
+        return ()
+    from sciscirl.lab.guards import make_guards  # few runs have any
+
+    return make_guards(options.evaluators, renderer, is_dry=options.dry_run)
 
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
