@@ -32,7 +32,8 @@ async def judge_finally(
     """Select a checkpoint of each run by its own evaluations, and judge it by the test split, once, into ``final``.
 
     The last checkpoint, if it is another one, is judged into ``last``, unless ``parts`` leaves it out. What has a
-    result is not judged again. Runs that were judged by test all along are passed over: test has chosen their checkpoint.
+    result is not judged again. Runs that were judged by test all along are passed over: test has chosen their
+    checkpoint.
     """
     chosen_by_others: list[Path] = []
     for run in runs:
