@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -222,20 +223,30 @@ class Price(NamedTuple):
 def price_ladder(ladder: _Ladder) -> Price:
     """Estimate what is left to pay, as dry runs do: every answer as long as it may be, no prompt cached."""
     n_test, first = open_release(ladder.release).test.height, resolve_preset(ladder.runs[0].options)
+    estimates: dict[str, tuple[Usage, Usage]] = {}
+
+    def estimate(name: str) -> tuple[Usage, Usage]:
+        if name not in estimates:
+            run = next(run for run in ladder.runs if run.name == name)
+            alone = {"load_checkpoint": None} if run.begins_from else {}
+            estimates[name] = estimate_usage(resolve_run(replace(run.options, **alone)), n_test)
+        return estimates[name]
+
     left: dict[str, tuple[int, int, Usage]] = {}
-    look = _NOTHING
     for name in dict.fromkeys(run.name for run in ladder.runs):
         runs = [run for run in ladder.runs if run.name == name]
         n_runs = sum(not is_over(run.folder) for run in runs)
         n_looks = sum(not _is_judged(run.folder / _FINAL) for run in runs)
-        alone = {"load_checkpoint": None} if runs[0].begins_from else {}
-        training, look = estimate_usage(resolve_run(replace(runs[0].options, **alone)), n_test)
+        training, look = estimate(name) if n_runs + n_looks else (_NOTHING, _NOTHING)
         left[name] = (n_runs, n_looks, _repeat(training, n_runs) + _repeat(look, n_looks))
-    (labels, *_) = list_labels(first.rules.target).values()
+    labels = list_labels(first.rules.target).values()
     for name, how in _UNTRAINED.items():
         n_looks = int(not _is_judged(ladder.out / name))
-        scored = Usage(prefill=(look.prefill + look.sample) * len(labels), sample=0, train=0)
-        left[name] = (0, n_looks, _repeat(scored if "answers" in how else look, n_looks))
+        _, look = estimate(ladder.runs[0].name) if n_looks else (_NOTHING, _NOTHING)
+        if "answers" in how:  # a prompt is read with each answer
+            read = (look.prefill + look.sample) * math.prod(map(len, labels))
+            look = Usage(prefill=read, sample=0, train=0)
+        left[name] = (0, n_looks, look)
     rows = [["", "runs", "looks at test", "tokens read", "sampled", "trained on", "dollars"]]
     for name, (n_runs, n_looks, usage) in left.items():
         dollars = usage.dollars(first.model)
@@ -304,7 +315,8 @@ def render_ladder(result: LadderResult) -> str:
         [printable(name), show_estimate(scores["label_match"]), less.get(name, ""), comparison.saw.get(name, "")]
         for name, scores in comparison.scores.items()
     ]
-    table = [f"| {' | '.join(row)} |" for row in [["", "label_match", f"less `{reference}`", "knows"], *rows]]
+    table = [f"| | label_match | less `{reference}` | knows |", "|---|---|---|---|"]
+    table += [f"| {' | '.join(row)} |" for row in rows]
     chosen = [
         f"{printable(name)}: {', '.join(f'{step:,} (seed {seed})' for seed, step in by_seed.items())}"
         for name, by_seed in result.steps.items()
@@ -314,10 +326,11 @@ def render_ladder(result: LadderResult) -> str:
     over = "papers and, for trained rows of several seeds, seeds"
     return "\n".join(
         [
-            table[0], "|---|---|---|---|", *table[1:], "",
+            *table,
+            "",
             f"{comparison.n_papers:,} papers of test{'' if top is None else f', ceiling {top:.3f}'}; "
             f"{comparison.config.level:.0%} intervals over {over}",
-            f"steps that dev chose: {'; '.join(chosen)}",
+            f"steps that dev chose (0: what the run began with): {'; '.join(chosen)}",
             f"test was looked at once for each row and seed{', but for ' if again else ''}{', '.join(again)}",
         ]
     )  # fmt: skip
