@@ -6,6 +6,9 @@ import asyncio
 import logging
 import shlex
 import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     import sciscirl.lab.local_server.server
     import sciscirl.lab.local_server.tiny_model
     import sciscirl.lab.report.report
+    import sciscirl.lab.studies.ladder_options
     import sciscirl.lab.studies.sweep_options
     import sciscirl.options
 
@@ -251,21 +255,65 @@ def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: scisci
     if options.dry_run:
         show(render_plan(options))
         return
-    told = logging.getLogger("sciscirl.lab.studies.sweep")
+    with _progress_of_studies():
+        result = asyncio.run(run_sweep(options))
+    following = name_report(Path(options.out), options.release, result.split)
+    show(f"{render_sweep(result)}\nresult: {options.out}; next: {following}")
+    if result.n_missing:
+        missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
+        raise SciSciRLError(f"{missing} not ended; see above. The same command goes on with them.")
+
+
+@contextmanager
+def _progress_of_studies() -> Generator[None]:
+    """Show how far a sweep or a ladder is."""
+    told = logging.getLogger("sciscirl.lab.studies")
     told.setLevel(logging.INFO)
     handler = logging.StreamHandler()
     # A loop that ran in this process shows warnings, too; of loops in other processes none can.
     handler.addFilter(lambda record: record.levelno == logging.INFO or not logging.getLogger().handlers)
     told.addHandler(handler)
     try:
-        result = asyncio.run(run_sweep(options))
+        yield
     finally:
         told.removeHandler(handler)
-    following = name_report(Path(options.out), options.release, result.split)
-    show(f"{render_sweep(result)}\nresult: {options.out}; next: {following}")
-    if result.n_missing:
-        missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
-        raise SciSciRLError(f"{missing} not ended; see above. The same command goes on with them.")
+
+
+def ladder(
+    options: sciscirl.lab.studies.ladder_options.LadderOptions,
+    code: sciscirl.options.ModelCodeOptions,
+    *,
+    yes: bool = False,
+) -> None:
+    """Run the ladder of a model on a Tinker server: zero-shot, supervised, by reward, and both.
+
+    Says the price first. Dev makes every choice, and test is looked at when all training is over. A ladder that was
+    stopped goes on with the same command.
+
+    Args:
+        yes: pay the price without being asked.
+
+    Shown:
+        --release --model --preset --seeds --way --style --out --max-steps --sft-max-steps --n-train --n-test
+        --eval-every --save-every --jobs --base-url --dry-run --yes
+
+    Example:
+        sciscirl ladder --release slices/synthetic --model Qwen/Qwen3-8B --out runs/ladder
+    """
+    from sciscirl.lab.studies.ladder import render_ladder, render_ladder_plan, run_ladder
+
+    def confirm(price: str) -> bool:
+        show(price, flush=True)
+        if yes or not sys.stdin.isatty():
+            return yes
+        return input("go on? [y/N] ").strip().lower() in ("y", "yes")
+
+    with _progress_of_studies():
+        if options.dry_run:
+            show(render_ladder_plan(options))
+            return
+        result = asyncio.run(run_ladder(options, confirm))
+    show(f"{render_ladder(result)}\npage: {result.page}; result files: {result.page.parent / 'results'}")
 
 
 def sweep_repro(
