@@ -106,7 +106,7 @@ def test_evaluations_comparisons_and_reports_have_it_with_its_interval(plugin, t
     }
     predictions = out / "prior_random/predictions.parquet"
     assert main(["evaluate", f"--from-predictions={predictions}", f"--plugin={plugin}"]) == 0
-    assert f"cost (less is better)       {cost_by_hand(tables['prior_random']):.4f} [" in capsys.readouterr().out
+    assert f"cost (less is better)  {cost_by_hand(tables['prior_random']):.4f} [" in capsys.readouterr().out
 
 
 def test_without_its_function_a_record_still_shows_it_and_says_what_is_missing(tmp_path, capsys, caplog):
