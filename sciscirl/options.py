@@ -250,8 +250,8 @@ class TrainingServerOptions(ServerOptions):
             questions instead of 100).
     """
 
-    evaluators: tuple[str, ...] = ()
     ttl_seconds: Seconds | None = SECONDS_KEPT
+    evaluators: tuple[str, ...] = ()
 
 
 @partial_of_preset()

@@ -200,6 +200,8 @@ def _log_to_file(path: str, level: int = logging.INFO) -> logging.Logger:
     """Stand in for the cookbook's own: send everything to a file, and only warnings to the console."""
     console, file = logging.StreamHandler(), logging.FileHandler(path, encoding="utf-8")
     console.setLevel(logging.WARNING)
+    # Version 0.6.1 of the cookbook waits where it could await; the SDK says so at each step, with the whole stack.
+    console.addFilter(lambda record: record.name != "tinker.lib.sync_only")
     console.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     file.setFormatter(logging.Formatter("%(asctime)s %(name)s:%(lineno)d [%(levelname)s] %(message)s"))
     logging.basicConfig(level=level, handlers=[console, file], force=True)

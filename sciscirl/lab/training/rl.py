@@ -149,6 +149,8 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
             f"batch_size is {size}, needs a multiple of stream_minibatch_config.num_minibatches {n_parts} times "
             f"num_substeps {preset.optimiser.num_substeps}."
         )
+    # Version 0.6.1 trains a run with max_steps_off_policy by another loss, if it is not told here, too.
+    told = {"loss_fn": preset.optimiser.loss_fn} if "loss_fn" in chz.chz_fields(train.AsyncConfig) else {}
     return train.Config(
         learning_rate=preset.optimiser.learning_rate,
         dataset_builder=builder,
@@ -179,7 +181,7 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         async_config=None
         if off_policy is None
-        else train.AsyncConfig(max_steps_off_policy=off_policy, groups_per_batch=size),
+        else train.AsyncConfig(max_steps_off_policy=off_policy, groups_per_batch=size, **told),
         stream_minibatch_config=None
         if n_parts is None
         else train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
