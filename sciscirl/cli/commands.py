@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata import __version__
 from sciscidata.errors import how_to_install
-from sciscidata.options.commands import InFile, Program
+from sciscidata.options.commands import InFile, Program, make_parser
 from sciscirl.envs.models import SHORT_NAMES
 from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.lab import commands as lab
@@ -62,7 +62,7 @@ def train(
 
     Shown:
         --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate --eval-every
-        --resume --dry-run --group-size --backend
+        --behavior-if-log-dir-exists --dry-run --group-size --backend
 
     Example:
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
@@ -94,7 +94,7 @@ def sft(
 
     Shown:
         --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate --eval-every
-        --resume --dry-run --backend --n-epochs
+        --behavior-if-log-dir-exists --dry-run --backend --n-epochs
 
     Example:
         sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
@@ -192,6 +192,19 @@ def _use_own_name(word: str) -> str:
     return f"{dashes}{own}{rest}" if own else word
 
 
+def _refuse_gone(command: str, words: Sequence[str]) -> None:
+    """Refuse options of before by those of today."""
+    from sciscirl.options import GONE, name_anew
+
+    for word, following in zip(words, [*words[1:], "--"], strict=True):
+        flag, equals, value = word.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        if name in GONE and (equals or flag.startswith("--")):
+            near = name_anew(name, value if equals or following.startswith("--") else following)
+            parser = make_parser(PROGRAM.commands[command], f"sciscirl {command}")
+            parser.error(f"there is no option {name}. Did you mean {near}?")
+
+
 def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put folders in the place of short names of models and of GGUF files; a dry run fetches nothing."""
     named = {name: str(values[name]) for name in ("model", "local_model") if values.get(name) is not None}
@@ -278,9 +291,10 @@ class _Program(Program):
         from sciscirl.options import refuse_without_effect  # loads what the other commands need not
 
         words = [_use_own_name(word) for word in words] if name in ("train", "sft") else words
-        refuse_without_effect(
-            name, {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
-        )
+        if name in ("train", "sft", "sweep"):
+            _refuse_gone(name, words)
+        names = [re.split(r"[=.]", word.removeprefix("--"))[0] for word in words]
+        refuse_without_effect(name, {one.replace("-", "_"): one for one in names})
         return _fetch_release(_find_models(super().read(name, words)))
 
     def name_flags(self, name: str, message: str, in_file: InFile) -> str:

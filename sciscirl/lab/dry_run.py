@@ -147,7 +147,7 @@ def render_plan(
     evaluator, papers = make_evaluator(run, builder), builder.train_papers()
     rules, renderer = evaluator.rules, evaluator.renderer
     check_fit(papers, rules, renderer)
-    plan_run(run.folder, Path(options.release), settings, resume=options.resume)
+    plan_run(run.folder, Path(options.release), settings, options.behavior_if_log_dir_exists)
     n_test = len(evaluator.papers) * preset.judging.eval_group_size
     n_steps = run.count_steps(len(papers) // batch_size)
     shown = papers.first(n_steps * batch_size)
@@ -197,7 +197,7 @@ def render_sft_plan(
     options = run.options
     examples, batch_size = sft.make_examples(builder, options), builder.order.batch_size
     evaluator = make_evaluator(run, builder)
-    plan_run(run.folder, Path(options.release), settings, resume=options.resume)
+    plan_run(run.folder, Path(options.release), settings, options.behavior_if_log_dir_exists)
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
     places = [place * len(examples) // _N_EXAMPLES_COUNTED for place in range(_N_EXAMPLES_COUNTED)]
     lengths = [len(examples[place].tokens) for place in places]

@@ -62,7 +62,7 @@ from sciscirl.runs.folder import disk_errors, expand_home, locked_folder
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.logs import open_store
 from sciscirl.runs.record import Course, begin_run
-from sciscirl.task.experiment import BASE, Preset
+from sciscirl.task.experiment import Preset
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
@@ -90,13 +90,13 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         batches, _ = asyncio.run(builder())
         n_steps = run.count_steps(len(batches))
         course = Course(n_steps, begun_from, find=recover_checkpoint)
-        step = begin_run(folder, release, settings, resume=options.resume, course=course)
+        step = begin_run(folder, release, settings, options.behavior_if_log_dir_exists, course)
         if step is None:
             return folder
         begun = BegunRun(folder=str(folder), first_step=step, action=options.collapse)
         dataset, _ = asyncio.run(chz.replace(builder, begun=begun)())
         arguments = make_arguments(run, n_steps)
-        checkpoint = find_checkpoint(folder) if options.resume else None
+        checkpoint = find_checkpoint(folder)
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(run)
         player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer)
@@ -265,9 +265,9 @@ class Player:
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "base_url": "the model is trained in this process",
-        "keep_days": "checkpoints lie in the folder of the run until you delete them",
+        "ttl_seconds": "checkpoints lie in the folder of the run until you delete them",
         "max_steps_off_policy": "TRL samples and trains in turn",
-        "num_minibatches": "micro_batch_size divides a step",
+        "stream_minibatch_config": "micro_batch_size divides a step",
         "compute_post_kl": "TRL logs its own KL",
         "rolling_save_every": "checkpoints lie in the folder of the run until you delete them",
     }
@@ -299,15 +299,16 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     no_other_reference = "TRL compares with the weights that the run begins with"
     refused = (
         ("num_substeps", 1, "a step of TRL is one update of the weights"),
-        ("kl_reference", BASE, no_other_reference),
+        ("kl_reference_config", (), no_other_reference),
         ("kl_discount", 0.0, "TRL's KL term is a loss of each token by itself"),
         *((("kl_penalty_coef", 0.0, f"{no_other_reference}, not with the base model"),) if run.begun_from else ()),
     )
     for name, only, why in refused:
         if (chosen := getattr(preset.optimiser, name)) != only:
+            remedy = "Leave it out" if only == () else f"Set {name}={only}"
             raise SciSciRLError(
-                f"{name} is {chosen}, which backend=local cannot do: {why}. Set {name}={only}, or "
-                "train on a server: backend=tinker."
+                f"{name} is {dict(chosen) if only == () else chosen}, which backend=local cannot do: {why}. {remedy}, "
+                "or train on a server: backend=tinker."
             )
     if preset.optimiser.loss_fn == "dro":
         raise SciSciRLError(

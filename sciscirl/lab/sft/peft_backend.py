@@ -71,12 +71,12 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     arguments = make_arguments(run, n_steps)
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
-        settings = list_own_settings(run, builder)
+        settings, behavior = list_own_settings(run, builder), options.behavior_if_log_dir_exists
         course = Course(n_steps, find=recover_checkpoint)
-        if begin_run(folder, Path(options.release), settings, resume=options.resume, course=course) is None:
+        if begin_run(folder, Path(options.release), settings, behavior, course) is None:
             return folder
         settle_threads(options, arguments, folder)
-        checkpoint = find_checkpoint(folder) if options.resume else None
+        checkpoint = find_checkpoint(folder)
         begun = find_weights(folder, checkpoint) if checkpoint else None
         model = make_model(run, arguments)
         trainer = GoldTrainer(examples, model=model, args=arguments)
@@ -118,7 +118,7 @@ def check_one_process() -> None:
 
 def settle_threads(options: PeftSftOptions | LocalTrainOptions, arguments: TrainingArguments, folder: Path) -> None:
     """Choose the number of threads, and note it with all options."""
-    n_threads = set_threads(folder, resume=options.resume)
+    n_threads = set_threads(folder, resume=options.behavior_if_log_dir_exists != "raise")
     facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
     write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
 

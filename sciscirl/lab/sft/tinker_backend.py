@@ -86,7 +86,7 @@ class CheckpointSaver(TrainingClientEvaluator):
     The loop's own checkpoints hold batches already sent ahead, which a resumed run would train on a second time.
     """
 
-    def __init__(self, folder: Path, *, first_step: int, every: int, ttl_seconds: int) -> None:
+    def __init__(self, folder: Path, *, first_step: int, every: int, ttl_seconds: int | None) -> None:
         self.folder = folder
         self.first_step = first_step  # its checkpoint is there, or it is the base model
         self.step = -(-first_step // every) * every
@@ -112,7 +112,6 @@ class CheckpointSaver(TrainingClientEvaluator):
 def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, first_step: int = 0) -> train.Config:
     """Build the cookbook's config of a run, resumed at ``first_step``. Asks no server."""
     options, preset, folder = run.options, run.preset, run.folder
-    ttl_seconds = options.keep_days * 86_400
 
     def build_evaluator() -> NumberedEvaluator:
         store = open_store(folder)
@@ -120,7 +119,7 @@ def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, fir
         return NumberedEvaluator(evaluator, first_step=first_step, every=options.eval_every, store=store)
 
     def build_saver() -> CheckpointSaver:
-        return CheckpointSaver(folder, first_step=first_step, every=options.save_every, ttl_seconds=ttl_seconds)
+        return CheckpointSaver(folder, first_step=first_step, every=options.save_every, ttl_seconds=options.ttl_seconds)
 
     return train.Config(
         log_path=str(folder),
@@ -141,7 +140,7 @@ def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, fir
         infrequent_evaluator_builders=[build_saver],
         infrequent_eval_every=options.save_every,
         save_every=0,  # see CheckpointSaver
-        ttl_seconds=ttl_seconds,
+        ttl_seconds=options.ttl_seconds,
     )
 
 
@@ -209,9 +208,9 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     check_server(preset.model, options.base_url)
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
-        settings = list_settings(run, builder)
+        settings, behavior = list_settings(run, builder), options.behavior_if_log_dir_exists
         course = Course(n_steps, steps_per_epoch=n_steps)
-        first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, course=course)
+        first_step = begin_run(folder, Path(options.release), settings, behavior, course)
         if first_step is None:
             return folder
         async with guarded_run(run):

@@ -45,10 +45,12 @@ from sciscirl.lab.studies.sweep_options import LocalSweepOptions, SweepOptions, 
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
 from sciscirl.lab.training.rl import train_preset
 from sciscirl.options import (
+    GONE,
     SftOptions,
     TinkerSftOptions,
     TrainOptions,
     list_given,
+    name_anew,
     resolve_preset,
     resolve_run,
 )
@@ -71,7 +73,7 @@ _LOGGED: Final = (
     "reward/total", "label_match",
 )  # fmt: skip
 _AXES: Final = ("preset", "seeds", "way")
-_DECIDED: Final = ("seed", "log_path", "resume")
+_DECIDED: Final = ("seed", "log_path", "behavior_if_log_dir_exists")
 #: Options that name the runs or their papers, and so are the same for all of them.
 _NOT_VARIED: Final = (
     *_DECIDED, *_AXES, "vary", "jobs", "out", "dry_run", "release", "eval_split", "n_test", "eval_group_size",
@@ -79,8 +81,8 @@ _NOT_VARIED: Final = (
 )  # fmt: skip
 #: What may change when a sweep goes on.
 _FREE: Final = (
-    "seeds", "jobs", "base_url", "keep_days", "wandb_project", "wandb_name", "out", "dry_run",
-    "release",
+    "seeds", "jobs", "base_url", "ttl_seconds", "wandb_project", "wandb_name", "out", "dry_run",
+    "release", "behavior_if_log_dir_exists",
 )  # fmt: skip
 _BY_REWARD, _ON_SERVER, _IN_SWEEP, _HERE = ({field.name for field in fields(kind)} for kind in (
     LocalTrainOptions, TinkerSftOptions, SweepOptions, PeftSftOptions
@@ -165,13 +167,13 @@ def read_vary(vary: Sequence[str], kind: type[SweepOptions] = SweepOptions) -> d
             why = "which is no option"
             if name in _NOT_VARIED:
                 why = "which has an option of its own" if name in _AXES else "which is the same for all runs"
+            near = f" Did you mean {name_anew(name)}?" if name in GONE else suggest(name, hints)
             raise SciSciRLError(
-                f"SweepOptions.vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8."
-                f"{suggest(name, hints)}"
+                f"SweepOptions.vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8.{near}"
             )
         try:
-            word = {"yes": "true", "no": "false"}.get(value, value) if bool in hints[name].kinds else value
-            raw: Any = tuple(value.split("+")) if hints[name].is_list else word
+            said = {"yes": "true", "no": "false"}.get(value, value) if bool in hints[name].kinds else value
+            raw: Any = tuple(value.split("+")) if hints[name].is_list else said
             converted: Any = msgspec.convert(raw, hints[name].whole, strict=False)
         except msgspec.ValidationError:
             near = suggest(value, hints[name].choices)
@@ -185,7 +187,7 @@ def read_vary(vary: Sequence[str], kind: type[SweepOptions] = SweepOptions) -> d
 
 
 def _refuse_decided(options: SweepOptions) -> None:
-    decided = [f"SweepOptions.{name}" for name in _DECIDED if getattr(options, name) not in (None, False)]
+    decided = [f"SweepOptions.{name}" for name in _DECIDED if getattr(options, name) not in (None, "raise")]
     if decided:
         raise SciSciRLError(
             f"{', '.join(decided)} cannot be set: the sweep decides. Set seeds=... and out=...; a sweep that is there "
@@ -229,14 +231,11 @@ def _place(out: Path, name: str, seed: int) -> Path:
 
 def _plan_run(options: SweepOptions, name: str, way: Way, seed: int, out: Path) -> PlannedRun:
     folder = _place(out, name, seed)
-    of_sft, of_rl = (
-        (PeftSftOptions, LocalTrainOptions)
-        if isinstance(options, LocalSweepOptions)
-        else (TinkerSftOptions, TrainOptions)
-    )
+    is_local = isinstance(options, LocalSweepOptions)
+    of_sft, of_rl = (PeftSftOptions, LocalTrainOptions) if is_local else (TinkerSftOptions, TrainOptions)
     kind = of_sft if way == "sft" else of_rl
     values = {field.name: getattr(options, field.name) for field in fields(kind)}
-    values |= {"seed": seed, "log_path": folder.as_posix(), "resume": True, "dry_run": False}
+    values |= {"seed": seed, "log_path": folder.as_posix(), "behavior_if_log_dir_exists": "resume", "dry_run": False}
     if options.wandb_project is not None:
         values["wandb_name"] = " ".join(filter(None, (options.wandb_name, name, f"seed {seed}")))
     if way == "sft":

@@ -48,7 +48,7 @@ from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.logs import METRICS_FILE, open_store, read_rows
 from sciscirl.runs.record import Course, begin_run
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
-from sciscirl.task.experiment import BASE, Adam, Preset
+from sciscirl.task.experiment import Adam, Preset
 from sciscirl.task.release import EVAL_SPLITS, EvalSplit, PaperChoice, open_release, settle_choice
 
 #: Between two checks that the server answers.
@@ -93,7 +93,8 @@ async def train_preset(options: TrainOptions | Run[TrainOptions]) -> Path:
         if start is not None:
             warn_of_other_release(start.get("manifest_sha256"), release, start.get("folder"))
         course = Course(evaluator.end_step, start)
-        step = begin_run(folder, release, list_settings(run, builder), resume=options.resume, course=course)
+        settings, behavior = list_settings(run, builder), options.behavior_if_log_dir_exists
+        step = begin_run(folder, release, settings, behavior, course)
         if step is None:
             return folder
         evaluator.alarm = make_alarm(run)
@@ -128,7 +129,8 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
     check_preset(run.preset)
     builder = make_run_builder(run)
     options, preset, size = run.options, run.preset, run.preset.order.batch_size
-    off_policy, n_parts = options.max_steps_off_policy, options.num_minibatches
+    reference = dict(preset.optimiser.kl_reference_config)
+    off_policy, n_parts = options.max_steps_off_policy, options.count_minibatches(size)
     if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
         other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else f"num_minibatches {n_parts}"
         raise SciSciRLError(
@@ -153,12 +155,14 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         num_substeps=preset.optimiser.num_substeps,
         kl_penalty_coef=preset.optimiser.kl_penalty_coef,
         kl_discount_factor=preset.optimiser.kl_discount,
-        kl_reference_config=_make_reference(preset),
+        kl_reference_config=train.KLReferenceConfig(**{"base_model": preset.model, **reference})
+        if preset.optimiser.kl_penalty_coef
+        else None,
         lora_rank=preset.optimiser.lora_rank,
         max_steps=options.max_steps,
         eval_every=options.eval_every,
         save_every=options.save_every,
-        ttl_seconds=options.keep_days * 86_400,
+        ttl_seconds=options.ttl_seconds,
         log_path=str(run.folder),
         base_url=options.base_url,
         load_checkpoint_path=run.begun_from["path"] if run.begun_from else None,
@@ -218,13 +222,6 @@ def _make_strategy(preset: Preset) -> RolloutStrategy | None:
     return DynamicSampling(default_rollout_strategy_for_model(preset.model), sampling.top_p)
 
 
-def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
-    if not preset.optimiser.kl_penalty_coef:
-        return None
-    weights = None if preset.optimiser.kl_reference == BASE else preset.optimiser.kl_reference
-    return train.KLReferenceConfig(base_model=preset.model, load_checkpoint_path=weights)
-
-
 def make_run_builder(run: Run[TrainOptions]) -> RunDatasetBuilder:
     """Return the builder of the training batches."""
     options, preset = run.options, run.preset
@@ -279,7 +276,9 @@ def make_evaluator(
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
+    n_parts = run.options.count_minibatches(run.preset.order.batch_size)
     own = list_recorded(run.options) | {
+        "stream_minibatch_config": n_parts and {"num_minibatches": n_parts},
         "load_checkpoint": run.begun_from and run.begun_from["path"],
         "renderer": builder.renderer_name,
     }
@@ -349,7 +348,7 @@ async def _watch(url: str, period_seconds: float) -> None:
                 if n_missed == 2:
                     _log.warning(
                         "no Tinker server answers at %s (%s). The SDK goes on asking, for up to two hours. To stop: "
-                        "Ctrl-C; the run goes on from its last checkpoint with resume=True.",
+                        "Ctrl-C; the run goes on from its last checkpoint with behavior_if_log_dir_exists=resume.",
                         url,
                         type(error).__name__,
                     )

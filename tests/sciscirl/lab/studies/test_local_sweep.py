@@ -65,7 +65,7 @@ def test_a_run_that_fails_stops_no_other_and_goes_on_to_the_very_same_weights(op
     assert table["train/reward/total"].is_null().to_list()[:3] == [False, True, False]
 
     first = plan_sweep(options)[0]
-    alone = replace(first.options, log_path=str(tmp_path / "alone"), resume=False)
+    alone = replace(first.options, log_path=str(tmp_path / "alone"))
     train_locally(resolve_run(alone))
     for name in ("adapter/adapter_model.safetensors", "predictions/test_000002.parquet"):
         assert (first.folder / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()

@@ -42,8 +42,8 @@ def test_every_run_has_its_folder_and_seed_and_all_other_options_are_shared():
         ("exp4", 0, "here/exp4/seed_0"), ("exp6", 0, "here/exp6/seed_0"),
         ("exp4", 3, "here/exp4/seed_3"), ("exp6", 3, "here/exp6/seed_3"),
     ]  # fmt: skip
-    assert {(type(run.options), run.options.learning_rate, run.options.resume) for run in runs} == {
-        (TrainOptions, 3e-4, True)
+    assert {(type(run.options), run.options.learning_rate, run.options.behavior_if_log_dir_exists) for run in runs} == {
+        (TrainOptions, 3e-4, "resume")
     }
     assert all(run.options.seed == run.seed and run.options.preset == run.name for run in runs)
 
@@ -273,7 +273,11 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
 
 def test_a_run_that_has_ended_is_left_as_it_is_however_often_it_is_resumed(cookbook, release, tmp_path, caplog):
     options = TrainOptions(
-        **cookbook.options, release=str(release), eval_split="dev", log_path=str(tmp_path / "run"), resume=True
+        **cookbook.options,
+        release=str(release),
+        eval_split="dev",
+        log_path=str(tmp_path / "run"),
+        behavior_if_log_dir_exists="resume",
     )
     asyncio.run(train_preset(options))
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}

@@ -52,7 +52,7 @@ NOT_REACHED = {
     **dict.fromkeys(("wandb_project", "wandb_name"), "our console sends the rows, the last evaluation among them"),
     "enable_trace": _ONLY_SPEED,
     "span_chart_every": _ONLY_SPEED,
-    "async_config": "`max_steps_off_policy` sets it, not beside `num_minibatches`",
+    "async_config": "`max_steps_off_policy` sets it, not beside `stream_minibatch_config`",
     "rolling_ttl_seconds": "two hours: only a run that ended a moment ago goes on from there",
     "num_groups_to_log": "4 readable examples a step; all rollouts are in the folder",
     "rollout_json_export": "always on: the collapse alarm and the batch term read the rollouts",
@@ -72,10 +72,11 @@ REFERENCE = "tinker://run/sampler_weights/000050"
 #: Options away from their defaults: each reaches a field of the cookbook's configuration.
 EVERYTHING = {
     "learning_rate": 1e-5, "max_tokens": 9, "eval_every": 7, "save_every": 8, "load_checkpoint": "tinker://a/weights/b",
-    "kl_penalty_coef": 0.1, "kl_reference": REFERENCE, "kl_discount": 0.5, "loss_fn": "ppo",
-    "loss_fn_config": ("clip_low_threshold:0.8", "clip_high_threshold:1.28"), "num_substeps": 3, "lora_rank": 4,
-    "temperature": 0.9, "top_p": 0.8, "remove_constant_reward_groups": True, "base_url": "http://127.0.0.1:9",
-    "keep_days": 3, "max_steps": 5, "num_minibatches": 2, "batch_size": 12,
+    "kl_penalty_coef": 0.1, "kl_reference_config": {"load_checkpoint_path": REFERENCE}, "kl_discount": 0.5,
+    "loss_fn": "ppo", "loss_fn_config": ("clip_low_threshold:0.8", "clip_high_threshold:1.28"),
+    "num_substeps": 3, "lora_rank": 4, "temperature": 0.9, "top_p": 0.8, "remove_constant_reward_groups": True,
+    "base_url": "http://127.0.0.1:9",
+    "ttl_seconds": 3, "max_steps": 5, "stream_minibatch_config": {"num_minibatches": 2}, "batch_size": 12,
     "compute_post_kl": True, "rolling_save_every": 6,
 }  # fmt: skip
 
@@ -94,9 +95,15 @@ def test_training_may_go_on_with_answers_of_older_weights_or_in_parts(options):
     config = make_config(resolve_run(TrainOptions(**options, max_steps_off_policy=3, batch_size=8)))
     assert (config.async_config.max_steps_off_policy, config.async_config.groups_per_batch) == (3, 8)
     for more, said in (
-        ({"max_steps_off_policy": 1, "num_minibatches": 2}, "max_steps_off_policy is 1, beside num_minibatches 2"),
+        (
+            {"max_steps_off_policy": 1, "stream_minibatch_config": {"num_minibatches": 2}},
+            "max_steps_off_policy is 1, beside num_minibatches 2",
+        ),
         ({"max_steps_off_policy": 1, "preset": "exp6"}, r"max_steps_off_policy is 1, beside share_penalty 0\.5"),
-        ({"num_minibatches": 3}, "batch_size is 16, needs a multiple of num_minibatches 3"),
+        (
+            {"stream_minibatch_config": {"num_minibatches": 3}},
+            "batch_size is 16, needs a multiple of num_minibatches 3",
+        ),
     ):
         with pytest.raises(SciSciRLError, match=said):
             make_config(resolve_run(TrainOptions(**options | more)))
@@ -292,14 +299,14 @@ def test_a_resumed_run_must_have_the_same_prompt_and_reward(options, tmp_path, t
         run = resolve_run(TrainOptions(**options | {"preset": str(path)}))
         begin_run(folder, toy_slice, list_settings(run, make_config(run).dataset_builder), **how)
 
-    begin(texts.format(-0.2), resume=False)
-    begin(texts.format(-0.2), resume=True)
+    begin(texts.format(-0.2), behavior="raise")
+    begin(texts.format(-0.2), behavior="resume")
     for changed, name in (
         (texts.format(-0.3), "reward_table"),
         (texts.replace("Judge", "Read").format(-0.2), "prompt_sha256"),
     ):
         with pytest.raises(SciSciRLError, match=f"was begun with {name}=") as caught:
-            begin(changed, resume=True)
+            begin(changed, behavior="resume")
         assert len(str(caught.value)) < 900
 
 
@@ -317,5 +324,5 @@ def test_an_option_that_a_marked_class_declares_is_in_the_record_of_a_run(option
     run = resolve_run(PatientOptions(**options))
     settings = list_settings(run, make_config(run).dataset_builder)
     assert settings["patience"] == 3
-    assert {"max_steps_off_policy", "num_minibatches"} <= settings.keys()
+    assert {"max_steps_off_policy", "stream_minibatch_config"} <= settings.keys()
     assert not {"collapse", "compute_post_kl", "rolling_save_every", "max_steps"} & settings.keys()
