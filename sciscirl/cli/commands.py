@@ -17,7 +17,7 @@ from sciscidata.options.commands import InFile, Program, make_parser
 from sciscirl.envs.models import SHORT_NAMES
 from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.lab import commands as lab
-from sciscirl.lab.commands import name_report, show
+from sciscirl.lab.commands import name_report, refuse_of_other, show
 
 if TYPE_CHECKING:
     import sciscirl.lab.evaluation.config
@@ -36,9 +36,7 @@ def show_run(folder: Path, release: str) -> None:
 
 def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run[Any]], Path]) -> None:
     """Train, or describe it; refuse options that only another backend has."""
-    for options in given.values():
-        if strange := [name for name in options.keywords if name not in given[backend].keywords]:
-            raise SciSciRLError(f"--backend {backend} has no option --{strange[0].replace('_', '-')}.")
+    refuse_of_other(backend, given)
     from sciscirl.options import resolve_run
 
     run = resolve_run(given[backend]())  # what is wrong with it is said before seconds of imports

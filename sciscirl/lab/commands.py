@@ -7,11 +7,11 @@ import logging
 import shlex
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata.terminal.messages import printable
 from sciscirl.errors import SciSciRLError
@@ -237,19 +237,38 @@ def merge(
     show(f"model: {merged}")
 
 
-def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: sciscirl.options.ModelCodeOptions) -> None:
+def refuse_of_other(backend: str, given: Mapping[str, partial[Any]]) -> None:
+    """Refuse options that only another backend has (SciSciRLError)."""
+    for options in given.values():
+        if strange := [name for name in options.keywords if name not in given[backend].keywords]:
+            raise SciSciRLError(f"--backend {backend} has no option --{strange[0].replace('_', '-')}.")
+
+
+def sweep(
+    tinker: partial[sciscirl.lab.studies.sweep_options.SweepOptions],
+    local: partial[sciscirl.lab.studies.sweep_options.LocalSweepOptions],
+    code: sciscirl.options.ModelCodeOptions,
+    *,
+    backend: Literal["tinker", "local"] = "tinker",
+) -> None:
     """Train presets with several seeds and compare them.
 
     Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
     takes more seeds.
 
+    Args:
+        backend: where to train: a Tinker server, or your own hardware, as train --backend local and sft --backend peft.
+
     Shown:
         --preset --seeds --way --vary --jobs --release --model --out --max-steps --n-train --n-test --learning-rate
-        --dry-run
+        --dry-run --backend
 
     Example:
         sciscirl sweep preset=exp4,exp6 seeds=0,1,2 --release slices/synthetic --model Qwen/Qwen3-8B --out runs/sweep
     """
+    given = {"tinker": tinker, "local": local}
+    refuse_of_other(backend, given)
+    options = given[backend]()
     from sciscirl.lab.studies.sweep import render_plan, render_sweep, run_sweep
 
     if options.dry_run:

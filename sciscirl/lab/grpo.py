@@ -55,7 +55,7 @@ from sciscirl.lab.training.rl import (
     make_run_builder,
 )
 from sciscirl.lab.training.step_watch import KL
-from sciscirl.options import Run
+from sciscirl.options import Run, TrainOptions
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.checkpoints import find_checkpoint, find_weights, is_judged, list_weights
 from sciscirl.runs.folder import disk_errors, expand_home, locked_folder
@@ -78,10 +78,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     CollapseError it is complete; after a StorageError the run can be resumed.
     """
     options, preset, folder, begun_from = run.options, run.preset, run.folder, run.begun_from
-    require_packages(
-        "trl", "peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []), extras="local"
-    )
-    refuse_options(run)
+    check_run(run)
     check_start(run)
     builder = make_run_builder(run)
     evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
@@ -128,6 +125,13 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     if stopped is not None:
         raise stopped
     return folder
+
+
+def check_run(run: Run[LocalTrainOptions]) -> None:
+    """Refuse a run that cannot be trained here, before anything is loaded (SciSciRLError)."""
+    four_bits = ["bitsandbytes"] if run.options.quantize == "nf4" else []
+    require_packages("trl", "peft", "accelerate", *four_bits, extras="local")
+    refuse_options(run)
 
 
 def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrainer:  # noqa: ANN401 (PeftModel)
@@ -275,12 +279,17 @@ _NO_CLIP: Final = 1e9
 _NO_LIMIT: Final = 1e9
 
 
-def refuse_options(run: Run[LocalTrainOptions]) -> None:
-    """Refuse what TRL's loop does not do, by name (SciSciRLError)."""
-    options, preset = run.options, run.preset
+def refuse_server_options(options: TrainOptions) -> None:
+    """Refuse options of a server (SciSciRLError)."""
     for one in fields(options):
         if one.name in NOT_HERE and getattr(options, one.name) != one.default:
             raise SciSciRLError(f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out.")
+
+
+def refuse_options(run: Run[LocalTrainOptions]) -> None:
+    """Refuse what TRL's loop does not do, by name (SciSciRLError)."""
+    options, preset = run.options, run.preset
+    refuse_server_options(options)
     check_one_process()
     check_preset(preset)
     if preset.adversarial is not None:

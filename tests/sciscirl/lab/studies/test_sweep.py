@@ -326,7 +326,7 @@ def test_a_sweep_without_a_key_says_so_before_the_first_run_and_writes_nothing(o
 
 
 LOOPS = """
-import os, time
+import os, signal, time
 from pathlib import Path
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.studies import sweep
@@ -339,8 +339,10 @@ async def train(run):
     while len(begun := [*folder.parents[1].glob("*/*/begun")]) < 2 and time.monotonic() < end:
         time.sleep(0.1)
     is_after = (folder.parents[1] / "exp4-sft" / "seed_0" / "ended").exists()
-    (folder / "ended").touch()
-    raise SciSciRLError(f"{len({path.read_text() for path in begun})} processes, {is_after}")
+    (folder / "ended").write_text(f"{len({path.read_text() for path in begun})} processes, {is_after}")
+    if folder.parent.name == "exp4-sft_rl":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise SciSciRLError((folder / "ended").read_text())
 
 sweep.train_preset = sweep.train_on_tinker = train
 sweep.is_over = lambda folder: folder.parent.name == "exp4-sft" and (folder / "ended").exists()
@@ -357,7 +359,8 @@ def test_runs_at_once_have_processes_of_their_own_and_wait_for_the_run_that_they
     problems = asyncio.run(sweep._train_all(runs, 2))
     assert problems["exp4 sft, seed 0"] == "2 processes, False"
     assert problems["exp4 rl, seed 0"].startswith("2 processes")
-    assert problems["exp4 sft_rl, seed 0"] == "2 processes, True"
+    assert (tmp_path / "out" / "exp4-sft_rl" / "seed_0" / "ended").read_text() == "3 processes, True"
+    assert problems["exp4 sft_rl, seed 0"].startswith("its process was killed")
 
 
 FULL = """
