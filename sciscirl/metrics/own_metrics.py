@@ -125,6 +125,7 @@ def register_metric(
         raise SciSciRLError(f"bounds of metric {name!r} are {bounds!r}, need two finite numbers, the least first.")
     metric = OwnMetric(name, function, *name_source(function, SciSciRLError), (low, high), higher_is_better)
     add_entry(_METRICS, name, metric, "metric", SciSciRLError)
+    _warn_once.cache_clear()  # a notebook may have mended it
     return metric
 
 

@@ -88,7 +88,7 @@ def _find_facts(file: Path) -> dict[str, Any]:
             facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
             stated = {"settings": dict(facts.get("settings", {})), "ceiling": find_ceiling(file)}
             if missing := list_missing(facts):
-                stated["kept"] = find_kept(missing, read_judged(file, folder))
+                stated["kept"] = dict.fromkeys(missing) | find_kept(missing, read_judged(file, folder))
             return facts | {"release": str(facts["release"]["manifest_sha256"]), **stated}
         except (OSError, ValueError, KeyError, TypeError):
             continue

@@ -72,7 +72,7 @@ def show(value: float | None, digits: int = 3) -> str:
     return ABSENT if value is None else f"{value:z.{digits}f}"  # z: no minus before a zero
 
 
-def show_metric(metrics: Mapping[str, float], name: str, digits: int = 3) -> str:
+def show_metric(metrics: Mapping[str, float | None], name: str, digits: int = 3) -> str:
     """Write a metric with its interval, if it has one."""
     text = show(metrics.get(name), digits)
     if f"{name}/low" not in metrics:

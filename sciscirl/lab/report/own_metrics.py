@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from sciscirl.metrics.own_metrics import METRICS
 from sciscirl.runs import logs
 from sciscirl.runs.checkpoints import read_judgement
 
-_log = logging.getLogger(__name__)
+_warn_once = cache(logging.getLogger(__name__).warning)
 _REMEDY = "To compute it here, give the file that registers it: --plugin FILE.py."
 
 
@@ -43,9 +44,9 @@ def list_missing(facts: Mapping[str, Any]) -> list[str]:
         if here is None:
             missing.append(one.name)
         elif here.sha256 != one.function.sha256:
-            _log.warning(
-                "metric %r was another function when it was recorded (SHA-256 %s, now %s). It is computed anew.",
-                *(one.name, one.function.sha256[:12], here.sha256[:12]),
+            _warn_once(
+                f"metric {one.name!r} was another function when it was recorded (SHA-256 {one.function.sha256[:12]}, "
+                f"now {here.sha256[:12]}). It is computed anew."
             )
     return missing
 
@@ -58,21 +59,22 @@ def find_kept(missing: Sequence[str], judged: Mapping[str, Any]) -> dict[str, fl
 
 def read_judged(file: Path, folder: Path) -> Mapping[str, Any]:
     """Read what the folder of a predictions file keeps of its metrics; {} if nothing."""
-    if file.name != PREDICTIONS_FILE:
-        step = file.stem.rpartition("_")[2]
-        rows = [row for row in logs.read_rows(folder / logs.METRICS_FILE) if f"{row.get('step')}" == step.lstrip("0")]
+    step = file.stem.rpartition("_")[2]
+    if file.name != PREDICTIONS_FILE and step.isdecimal():
+        rows = [row for row in logs.read_rows(folder / logs.METRICS_FILE) if row.get("step") == int(step)]
         return read_judgement(rows[-1]) if rows else {}
     try:
-        return cast("dict[str, Any]", read_json(folder / METRICS_FILE))
+        kept: Any = read_json(folder / METRICS_FILE)
     except (OSError, ValueError):
-        return {}
+        kept = None
+    return cast("dict[str, Any]", kept if isinstance(kept, dict) else {})
 
 
-def warn_of_missing(kept: Mapping[str, Mapping[str, float]]) -> None:
+def warn_of_missing(kept: Mapping[str, Mapping[str, float | None]]) -> None:
     """Say which metrics are not registered here, and what the records keep of them, by model."""
     for name in dict.fromkeys(metric for one in kept.values() for metric in one if "/" not in metric):
         said = "; ".join(f"{model} {show_metric(one, name)}" for model, one in kept.items() if name in one)
-        _log.warning("metric %r is not registered here, so it is not compared. Kept: %s. %s", name, said, _REMEDY)
+        _warn_once(f"metric {name!r} is not registered here, so it is not compared. Kept: {said}. {_REMEDY}")
 
 
 def list_shown(comparison: Comparison) -> list[str]:
@@ -92,14 +94,11 @@ def make_table(comparison: Comparison, on: str) -> list[Table]:
 
 def view_kept(runs: Mapping[str, tuple[Mapping[str, Any], Mapping[str, float]]]) -> Section | None:
     """Show metrics that are not registered here as the runs keep them; ``runs`` has facts and metrics of each."""
-    missing = {name: find_kept(list_missing(facts), metrics) for name, (facts, metrics) in runs.items()}
-    names = [*dict.fromkeys(metric for kept in missing.values() for metric in kept if "/" not in metric)]
-    if not names:
+    kept = {name: metrics for name, (facts, metrics) in runs.items() if list_missing(facts)}
+    stated = {one["name"]: one for name in kept for one in runs[name][0]["metrics"] if one["name"] not in METRICS}
+    if not stated:
         return None
-    less = {
-        one["name"] for facts, _ in runs.values() for one in facts.get("metrics", []) if not one["higher_is_better"]
-    }
-    head = ["", *(f"{name} (less is better)" if name in less else name for name in names)]
-    rows = [[model, *(show_metric(kept, name) for name in names)] for model, kept in missing.items() if kept]
+    head = ["", *(name if one["higher_is_better"] else f"{name} (less is better)" for name, one in stated.items())]
+    rows = [[model, *(show_metric(metrics, name) for name in stated)] for model, metrics in kept.items()]
     text = f"As the runs kept them: their functions are not registered here, so nothing is compared by them. {_REMEDY}"
     return Section("own-metrics", "Metrics that are not registered here", text, [Table("As kept", head, rows)])

@@ -167,7 +167,6 @@ def test_its_interval_is_that_of_resamples_of_papers_with_all_their_answers():
 
 
 def test_it_is_undefined_where_it_says_so_fails_or_leaves_its_range(caplog):
-    own_metrics._warn_once.cache_clear()
     table = answers(0.5)
     register_metric("none", lambda predictions: None)
     register_metric("fails", lambda predictions: predictions[0]["no_such"])
@@ -187,11 +186,9 @@ def test_it_is_undefined_where_it_says_so_fails_or_leaves_its_range(caplog):
     compared = compare_predictions({"a": table, "b": answers(0.7)})
     assert "none" not in compared.pairs[0].differences
     assert compared.pairs[0].differences["numpy"].value == 0
-    own_metrics._warn_once.cache_clear()
 
 
 def test_resamples_where_it_fails_are_left_out_of_its_interval_and_a_warning_says_so(caplog):
-    own_metrics._warn_once.cache_clear()
     table = answers(0.5, n=6, broken=0.0)
 
     def recall(predictions):
@@ -202,7 +199,6 @@ def test_resamples_where_it_fails_are_left_out_of_its_interval_and_a_warning_say
     assert measure(table)["recall_of_neutral"] == measure_predictions(table)["recall/neutral"]
     assert "ZeroDivisionError" in caplog.text
     assert "of 1,000 resamples. They are left out of its interval." in caplog.text
-    own_metrics._warn_once.cache_clear()
 
 
 def test_it_may_use_every_other_metric():
