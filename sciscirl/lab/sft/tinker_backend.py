@@ -19,10 +19,12 @@ from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatase
 from tinker_cookbook.tokenizer_utils import Tokenizer
 from tinker_cookbook.utils import ml_log
 
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.label_scoring import find_label_tokens
 from sciscirl.lab.sft.examples import GoldExamples, list_settings, make_examples, make_papers_builder, to_datum
+from sciscirl.lab.training.console import ASK_SERVER, READ
 from sciscirl.lab.training.rl import evaluate_last, guarded_run, make_evaluator
 from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions
 from sciscirl.runs.chat_format import warn_of_renderer
@@ -202,9 +204,11 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     After a StorageError the run can be resumed.
     """
     options, preset, folder = run.options, run.preset, run.folder
+    begin_step(READ)
     builder = make_papers_builder(run)
     n_steps = len(make_examples(builder, options).papers) // preset.order.batch_size
     make_evaluator(run, builder)  # what is wrong with the held-out split is said before a server is asked
+    begin_step(ASK_SERVER)
     check_server(preset.model, options.base_url)
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
