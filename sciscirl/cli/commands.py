@@ -45,7 +45,11 @@ def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run
 
         show(describe_run(run))
         return
-    show_run(start(run), run.options.release)
+    from sciscirl.lab.training.console import show_start
+
+    with show_start(is_local=backend != "tinker"):
+        folder = start(run)
+    show_run(folder, run.options.release)
 
 
 def train(

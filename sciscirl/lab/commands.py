@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import sciscirl.lab.studies.sweep_options
     import sciscirl.options
 
+_PIP: Final = "sciscirl.lab.models.pip"  # what logs the lines of pip
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
 
 
@@ -163,9 +164,10 @@ def serve(
     Example:
         sciscirl serve --tiny --release slices/synthetic
     """
+    from sciscidata.terminal.progress import begin_step, show_steps
     from sciscirl.errors import LocalServerError
     from sciscirl.lab.local_server import server
-    from sciscirl.lab.local_server.environment import set_up_environment
+    from sciscirl.lab.local_server.environment import SET_UP, is_set_up, set_up_environment
     from sciscirl.lab.local_server.tiny_model import TINY_RENDERER, get_tiny_model
     from sciscirl.task.papers import PaperView
     from sciscirl.task.release import read_split
@@ -174,13 +176,20 @@ def serve(
         raise SciSciRLError("serve needs one of --tiny and --model.")
     logging.basicConfig(format="%(message)s")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are stopped either way
-    if tiny:
-        papers = read_split(release, "train")[:_N_PAPERS] if release else []
-        views = [view for paper in papers if isinstance(view := paper.view, PaperView)]
-        config = partial(config, model=get_tiny_model(views, tiny_config, cache=cache))
-    options = config()
-    python = set_up_environment(cuda=cuda, cache=cache)
-    with server.serve(options, python) as served:
+    make, load, ready = "make the tiny model", "load the model, the first time compile it", "ready"
+    set_up = [] if is_set_up(cuda=cuda, cache=cache) else SET_UP
+    with ExitStack() as ending:
+        with show_steps(*([make] if tiny else []), *set_up, load, then=ready, notes_of=_PIP):
+            if tiny:
+                begin_step(make)
+                papers = read_split(release, "train")[:_N_PAPERS] if release else []
+                views = [view for paper in papers if isinstance(view := paper.view, PaperView)]
+                config = partial(config, model=get_tiny_model(views, tiny_config, cache=cache))
+            options = config()
+            python = set_up_environment(cuda=cuda, cache=cache)
+            begin_step(load)
+            served = ending.enter_context(server.serve(options, python))
+            begin_step(ready)
         exported = served.environment | {"MODEL": served.model} | ({"RENDERER": TINY_RENDERER} if tiny else {})
         for name, value in exported.items():
             show(f"export {name}={shlex.quote(value)}")
@@ -206,13 +215,18 @@ def model(
     Example:
         sciscirl model smollm2
     """
-    from sciscirl.lab.models.fetch_model import fetch_model
-    from sciscirl.runs.chat_format import choose_renderer
+    from sciscidata.terminal.progress import begin_step, show_steps
 
     logging.basicConfig(format="%(message)s")
-    folder = fetch_model(source, dtype=dtype, cache=cache)
+    with show_steps(step := f"bring {source}", notes_of=_PIP):
+        begin_step(step)
+        from sciscirl.lab.models.fetch_model import fetch_model
+        from sciscirl.runs.chat_format import choose_renderer
+
+        folder = fetch_model(source, dtype=dtype, cache=cache)
+        renderer = choose_renderer(str(folder))
     show(f"export MODEL={shlex.quote(str(folder))}")
-    show(f"export RENDERER={choose_renderer(str(folder))}")
+    show(f"export RENDERER={renderer}")
 
 
 def merge(
@@ -231,9 +245,13 @@ def merge(
     Example:
         sciscirl merge runs/exp4 --out models/exp4
     """
-    from sciscirl.lab.sft.merge import merge_adapter
+    from sciscidata.terminal.progress import begin_step, show_steps
 
-    merged = merge_adapter(adapter, out, options)
+    with show_steps(step := f"merge {adapter}"):
+        begin_step(step)
+        from sciscirl.lab.sft.merge import merge_adapter
+
+        merged = merge_adapter(adapter, out, options)
     show(f"model: {merged}")
 
 

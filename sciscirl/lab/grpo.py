@@ -26,6 +26,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
 from transformers import PrinterCallback, TrainerState
 
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.tokenizer import load_tokenizer
 from sciscirl.errors import CollapseError, SciSciRLError
@@ -45,7 +46,7 @@ from sciscirl.lab.sft.peft_backend import (
     make_model,
     settle_threads,
 )
-from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.console import LOAD_MODEL, READ, follow_run
 from sciscirl.lab.training.rl import (
     check_preset,
     enter_collapse,
@@ -80,6 +81,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     options, preset, folder, begun_from = run.options, run.preset, run.folder, run.begun_from
     check_run(run)
     check_start(run)
+    begin_step(READ)
     builder = make_run_builder(run)
     evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
@@ -100,6 +102,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(run)
         player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer)
+        begin_step(LOAD_MODEL)
         trainer = make_trainer(make_model(run, arguments, start), arguments, player)
         size = options.eval_batch_size
         completer = LocalCompleter.of_evaluator(evaluator, trainer.model, seed=preset.order.seed, batch_size=size)

@@ -25,6 +25,7 @@ from transformers import (
 
 from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import SciSciRLError
@@ -43,7 +44,7 @@ from sciscirl.lab.sft.examples import (
     make_examples,
     make_papers_builder,
 )
-from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.console import LOAD_MODEL, READ, follow_run
 from sciscirl.lab.training.rl import make_evaluator
 from sciscirl.options import Run
 from sciscirl.runs.chat_format import warn_of_renderer
@@ -65,6 +66,7 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     """
     options, preset, folder = run.options, run.preset, run.folder
     check_run(run)
+    begin_step(READ)
     builder = make_papers_builder(run)
     examples, evaluator = make_examples(builder, options), make_evaluator(run, builder)
     n_steps = len(examples.papers) // preset.order.batch_size
@@ -78,6 +80,7 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
         settle_threads(options, arguments, folder)
         checkpoint = find_checkpoint(folder)
         begun = find_weights(folder, checkpoint) if checkpoint else None
+        begin_step(LOAD_MODEL)
         model = make_model(run, arguments)
         trainer = GoldTrainer(examples, model=model, args=arguments)
         trainer.remove_callback(PrinterCallback)

@@ -19,11 +19,13 @@ from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatase
 from tinker_cookbook.tokenizer_utils import Tokenizer
 from tinker_cookbook.utils import ml_log
 
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import with_own_names
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.label_scoring import find_label_tokens
 from sciscirl.lab.sft.examples import GoldExamples, list_settings, make_examples, make_papers_builder, to_datum
+from sciscirl.lab.training.console import ASK_SERVER, READ
 from sciscirl.lab.training.rl import evaluate_last, guarded_run, make_evaluator
 from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions, resolve_run
 from sciscirl.runs.chat_format import warn_of_renderer
@@ -224,8 +226,10 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     After a StorageError the run can be resumed.
     """
     options, preset, folder = run.options, run.preset, run.folder
+    begin_step(READ)
     builder = make_papers_builder(run)
     builder.eval_papers()  # an altered release fails before a server is asked
+    begin_step(ASK_SERVER)
     check_server(preset.model, options.base_url)
     n_steps = len(make_examples(builder, options).papers) // preset.order.batch_size
     make_evaluator(run, builder)

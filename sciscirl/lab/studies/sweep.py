@@ -43,6 +43,7 @@ from sciscirl.lab.report.runs import RecordedRun, judge_baselines, read_run
 from sciscirl.lab.sft.tinker_backend import train_on_tinker
 from sciscirl.lab.studies.sweep_options import LocalSweepOptions, SweepOptions, Way
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
+from sciscirl.lab.training.console import show_start
 from sciscirl.lab.training.rl import train_preset
 from sciscirl.options import (
     GONE,
@@ -440,20 +441,21 @@ def _train_apart(run: PlannedRun, is_shown: bool) -> _End:
     if not is_shown:
         logging.getLogger("sciscirl.lab.training.console").addFilter(lambda _: False)
     run = replace(run, options=replace(run.options))  # made anew, options load their plugin
-    return _train_here(run) if run.is_local else asyncio.run(_train(run))
+    return _train_here(run, is_shown=is_shown) if run.is_local else asyncio.run(_train(run))
 
 
-def _train_here(run: PlannedRun) -> _End:
+def _train_here(run: PlannedRun, *, is_shown: bool) -> _End:
     """Train a run on this machine."""
-    from sciscirl.lab.grpo import train_locally
-    from sciscirl.lab.sft.peft_backend import train_with_peft
-
     try:
         _refuse_unbegun(run)
-        if isinstance(run.options, LocalTrainOptions):
-            train_locally(resolve_run(run.options))
-        else:
-            train_with_peft(resolve_run(cast("PeftSftOptions", run.options)))
+        with show_start(is_local=True) if is_shown else nullcontext():
+            from sciscirl.lab.grpo import train_locally
+            from sciscirl.lab.sft.peft_backend import train_with_peft
+
+            if isinstance(run.options, LocalTrainOptions):
+                train_locally(resolve_run(run.options))
+            else:
+                train_with_peft(resolve_run(cast("PeftSftOptions", run.options)))
     except Exception as error:
         return _end_by(run, error)
     return _End()

@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from sciscidata.terminal.messages import printable
+from sciscidata.terminal.progress import begin_step, show_steps
 from sciscirl.lab.training.step_watch import StepWatch
 from sciscirl.runs.checkpoints import read_judgement
 from sciscirl.runs.logs import METRICS_FILE, parse_row, read_rows, seal_logs
 from sciscirl.runs.prices import Usage, count_tokens, whole
 from sciscirl.runs.trackers import open_trackers
 
+#: What a run does before its first step, here and on a server.
+READ, LOAD_MODEL, ASK_SERVER = "read the release and make examples", "load the model", "ask the server"
+_LOAD_PACKAGES, _TRAIN_STEP = "load the packages", "train"
 #: A line comes at least this often, so that a log shows that the run lives.
 SILENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.5
@@ -143,6 +147,14 @@ class _Follower:
 
 
 @contextmanager
+def show_start(*, is_local: bool) -> Generator[None]:
+    """Show what a run does before its first step: which part of how many, and since when."""
+    with show_steps(_LOAD_PACKAGES, READ, LOAD_MODEL if is_local else ASK_SERVER, then=_TRAIN_STEP):
+        begin_step(_LOAD_PACKAGES)
+        yield
+
+
+@contextmanager
 def follow_run(folder: Path, model: str, project: str | None = None, name: str | None = None) -> Generator[None]:
     """Show a line for each step while the block runs, and one at least every half minute; warn of what is wrong.
 
@@ -150,6 +162,7 @@ def follow_run(folder: Path, model: str, project: str | None = None, name: str |
     """
     from tinker_cookbook.utils import ml_log
 
+    begin_step(_TRAIN_STEP)
     handler, level = logging.StreamHandler(), _log.level
     handler.setFormatter(logging.Formatter("%(message)s"))
     _log.addHandler(handler)

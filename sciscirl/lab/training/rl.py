@@ -21,6 +21,7 @@ from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.errors import CollapseError, SciSciRLError, with_own_names
 from sciscirl.lab.adversarial.env import challenge_by
@@ -28,7 +29,7 @@ from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.label_scoring import LabelScoring
 from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
-from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.console import ASK_SERVER, READ, follow_run
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import (
     Run,
@@ -85,9 +86,11 @@ async def train_preset(options: TrainOptions | Run[TrainOptions]) -> Path:
     """
     run = options if isinstance(options, Run) else resolve_run(options)
     options, preset, folder, start = run.options, run.preset, run.folder, run.begun_from
+    begin_step(READ)
     config = make_config(run)
     builder = cast("RunDatasetBuilder", config.dataset_builder)
     builder.eval_papers()  # an altered release fails before a server is asked
+    begin_step(ASK_SERVER)
     check_server(preset.model, options.base_url)
     if (reference := config.kl_reference_config) is not None and reference.base_model != preset.model:
         check_server(reference.base_model, options.base_url)
