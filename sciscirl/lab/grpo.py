@@ -92,13 +92,13 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         settings, release = list_own_settings(run, builder), Path(options.release)
         batches, _ = asyncio.run(builder())
         n_steps = run.count_steps(len(batches))
+        arguments = make_arguments(run, n_steps)
         course = Course(n_steps, begun_from, find=recover_checkpoint)
         step = begin_run(folder, release, settings, options.behavior_if_log_dir_exists, course)
         if step is None:
             return folder
         begun = BegunRun(folder=str(folder), first_step=step, action=options.collapse)
         dataset, _ = asyncio.run(chz.replace(builder, begun=begun)())
-        arguments = make_arguments(run, n_steps)
         checkpoint = find_checkpoint(folder)
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(run)

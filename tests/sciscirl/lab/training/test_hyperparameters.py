@@ -97,16 +97,40 @@ def test_training_may_go_on_with_answers_of_older_weights_or_in_parts(options):
     for more, said in (
         (
             {"max_steps_off_policy": 1, "stream_minibatch_config": {"num_minibatches": 2}},
-            "max_steps_off_policy is 1, beside num_minibatches 2",
+            "max_steps_off_policy is 1, beside stream_minibatch_config, which",
         ),
         ({"max_steps_off_policy": 1, "preset": "exp6"}, r"max_steps_off_policy is 1, beside share_penalty 0\.5"),
         (
             {"stream_minibatch_config": {"num_minibatches": 3}},
-            "batch_size is 16, needs a multiple of num_minibatches 3",
+            "batch_size is 16, needs a multiple of stream_minibatch_config.num_minibatches 3",
         ),
     ):
         with pytest.raises(SciSciRLError, match=said):
             make_config(resolve_run(TrainOptions(**options | more)))
+
+
+def test_configurations_of_the_cookbook_are_taken_as_they_are_and_typed_as_they_are(options, capsys):
+    reference = train.KLReferenceConfig(base_model="a/b", load_checkpoint_path=REFERENCE)
+    stream = train.StreamMinibatchConfig(groups_per_batch=8, num_minibatches=2)
+    given = {"kl_penalty_coef": 0.1, "batch_size": 8}
+    config = make_config(
+        TrainOptions(**options, **given, stream_minibatch_config=stream, kl_reference_config=reference)
+    )
+    assert (config.stream_minibatch_config, config.kl_reference_config) == (stream, reference)
+    words = ["stream_minibatch_config.groups_per_batch=8", "--stream-minibatch-config.num-minibatches", "2"]
+    words += ["kl_reference_config.base_model=a/b", f"kl_reference_config.load_checkpoint_path={REFERENCE}"]
+    typed = PROGRAM.read("train", words)
+    assert make_config(TrainOptions(**options, **given, **typed)).kl_reference_config == reference
+    assert make_config(TrainOptions(**options, **given, **typed)).stream_minibatch_config == stream
+    for wrong, said in (
+        ({"groups_per_batch": 4, "num_minibatches": 2}, "groups_per_batch is 4, but a step has batch_size 8"),
+        ({"groups_per_batch": 8}, "needs num_minibatches, a whole number from 1"),
+        ({"num_minibatch": 8}, r"has no 'num_minibatch'\. Did you mean num_minibatches"),
+    ):
+        with pytest.raises(SciSciRLError, match=said):
+            make_config(TrainOptions(**options, **given, stream_minibatch_config=wrong))
+    with pytest.raises(SciSciRLError, match=r"kl_reference_config has no 'base'\. Did you mean base_model"):
+        make_config(TrainOptions(**options, **given, kl_reference_config={"base": "a/b"}))
 
 
 def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
