@@ -292,7 +292,7 @@ class _Program(Program):
         """Read the values of a command."""
         from sciscirl.options import refuse_without_effect  # loads what the other commands need not
 
-        words = [_use_own_name(word) for word in words] if name in ("train", "sft") else words
+        words = [_use_own_name(word) for word in words] if name in ("train", "sft", "sweep", "evaluate") else words
         if name in ("train", "sft", "sweep"):
             _refuse_gone(name, words)
         names = [re.split(r"[=.]", word.removeprefix("--"))[0] for word in words]

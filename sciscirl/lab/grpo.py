@@ -291,7 +291,7 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     refused = (
         ("num_substeps", 1, "a step of TRL is one update of the weights"),
         ("kl_reference_config", (), no_other_reference),
-        ("kl_discount", 0.0, "TRL's KL term is a loss of each token by itself"),
+        ("kl_discount_factor", 0.0, "TRL's KL term is a loss of each token by itself"),
         *((("kl_penalty_coef", 0.0, f"{no_other_reference}, not with the base model"),) if run.begun_from else ()),
     )
     for name, only, why in refused:

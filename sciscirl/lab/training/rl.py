@@ -156,7 +156,7 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         loss_fn_config=dict(preset.optimiser.loss_fn_config) or None,
         num_substeps=preset.optimiser.num_substeps,
         kl_penalty_coef=preset.optimiser.kl_penalty_coef,
-        kl_discount_factor=preset.optimiser.kl_discount,
+        kl_discount_factor=preset.optimiser.kl_discount_factor,
         kl_reference_config=train.KLReferenceConfig(**{"base_model": preset.model, **reference})
         if preset.optimiser.kl_penalty_coef
         else None,

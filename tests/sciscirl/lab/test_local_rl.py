@@ -364,7 +364,7 @@ MODES = ("max_steps_off_policy", "rolling_save_every", "stream_minibatch_config"
     [
         ({"num_substeps": 4}, r"num_substeps is 4, which backend=local cannot do.*Set num_substeps=1"),
         ({"loss_fn": "dro"}, r"loss_fn is dro, which TRL does not have"),
-        ({"kl_penalty_coef": 0.1, "kl_discount": 0.5}, r"kl_discount is 0\.5"),
+        ({"kl_penalty_coef": 0.1, "kl_discount_factor": 0.5}, r"kl_discount_factor is 0\.5"),
         (
             {"kl_penalty_coef": 0.1, "kl_reference_config": {"base_model": "a"}},
             "kl_reference_config is {'base_model': 'a'}",

@@ -109,8 +109,8 @@ def test_a_run_of_before_goes_on_under_the_names_of_today(folder, toy_slice, tmp
         write_json(folder / "run.json", {**facts, "settings": {"seed": 0, **settings}})
 
     path = "tinker://a/sampler_weights/b"
-    begin_before(kl_reference="base", num_minibatches=None)
-    assert begin_run(folder, toy_slice, SETTINGS, "resume") == 4
+    begin_before(kl_reference="base", num_minibatches=None, kl_discount=0.5)
+    assert begin_run(folder, toy_slice, SETTINGS | {"kl_discount_factor": 0.5}, "resume") == 4
     begin_before(kl_reference=path, num_minibatches=2)
     now = {"kl_reference_config": {"load_checkpoint_path": path}, "stream_minibatch_config": {"num_minibatches": 2}}
     assert begin_run(folder, toy_slice, SETTINGS | now, "resume") == 4
@@ -126,6 +126,7 @@ def test_a_run_of_before_goes_on_under_the_names_of_today(folder, toy_slice, tmp
     [
         ({"resume": True}, "behavior_if_log_dir_exists=resume"),
         ({"keep_days": 90}, "ttl_seconds=7776000"),
+        ({"kl_discount": 0.5}, "kl_discount_factor=0.5"),
         ({"num_minibatches": 2}, "stream_minibatch_config.num_minibatches=2"),
         ({"kl_reference": "tinker://a/b"}, "kl_reference_config.load_checkpoint_path=tinker://a/b"),
     ],

@@ -72,7 +72,7 @@ REFERENCE = "tinker://run/sampler_weights/000050"
 #: Options away from their defaults: each reaches a field of the cookbook's configuration.
 EVERYTHING = {
     "learning_rate": 1e-5, "max_tokens": 9, "eval_every": 7, "save_every": 8, "load_checkpoint": "tinker://a/weights/b",
-    "kl_penalty_coef": 0.1, "kl_reference_config": {"load_checkpoint_path": REFERENCE}, "kl_discount": 0.5,
+    "kl_penalty_coef": 0.1, "kl_reference_config": {"load_checkpoint_path": REFERENCE}, "kl_discount_factor": 0.5,
     "loss_fn": "ppo", "loss_fn_config": ("clip_low_threshold:0.8", "clip_high_threshold:1.28"),
     "num_substeps": 3, "lora_rank": 4, "temperature": 0.9, "top_p": 0.8, "remove_constant_reward_groups": True,
     "base_url": "http://127.0.0.1:9",
@@ -138,7 +138,7 @@ def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
     builder = make_builder("exp4", options["release"], options["model"], renderer_name=RENDERER,
                                               eval_split="test", **given)  # fmt: skip
     assert (builder.order.batch_size, builder.renderer_name) == (4, RENDERER)
-    assert make_preset("mine", base="exp4", **given).optimiser.kl_discount == 0.5
+    assert make_preset("mine", base="exp4", **given).optimiser.kl_discount_factor == 0.5
     words = ["groups_per_batch=4", "--renderer-name", RENDERER, f"model_name={options['model']}", "--dry-run"]
     more = [f"release={options['release']}", "eval_split=test", "preset=exp4", f"log_path={options['log_path']}"]
     assert main(["train", *words, *more]) == 0
