@@ -56,7 +56,10 @@ _RUNGS: Final = (
     "compare, and write the page and the result files",
 )
 #: What may change when a ladder goes on.
-_FREE: Final = ("jobs", "base_url", "ttl_seconds", "wandb_project", "wandb_name", "out", "dry_run", "release")
+_FREE: Final = (
+    "jobs", "base_url", "ttl_seconds", "wandb_project", "wandb_name", "out", "dry_run", "release",
+    "behavior_if_log_dir_exists",
+)  # fmt: skip
 #: The rows of the untrained model, and how it is asked.
 _UNTRAINED: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {"zero_shot": {}, "logprobs": {"answers": "logprobs", "prior_correction": "train"}}
