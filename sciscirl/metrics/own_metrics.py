@@ -69,7 +69,7 @@ class OwnMetric:
         low, high = self.bounds
         if (
             isinstance(value, bool)
-            or not isinstance(value, int | float | np.number)
+            or not isinstance(value, int | float | np.floating | np.integer)
             or not low - _ROUNDING <= float(value) <= high + _ROUNDING
         ):
             return math.nan, f"returned {value!r}, needs a number from {low:g} to {high:g}, or None"
