@@ -180,7 +180,7 @@ class PluginOptions:
     """Options of what you register yourself.
 
     Attributes:
-        plugin: run this Python file first, which registers presets, rewards or prompts of your own.
+        plugin: run this Python file first, which registers presets, rewards, prompts or metrics of your own.
 
     Raises:
         SciSciRLError: on construction, if a value is impossible, or the plugin fails.
@@ -247,9 +247,12 @@ class TrainingServerOptions(ServerOptions):
 
     Attributes:
         ttl_seconds: Tinker deletes checkpoints after so many seconds, 90 days, except the last one; None: never.
+        evaluators: at each evaluation also ask these benchmarks of the cookbook, such as ifeval or gsm8k:50 (50 of its
+            questions instead of 100).
     """
 
     ttl_seconds: Seconds | None = SECONDS_KEPT
+    evaluators: tuple[str, ...] = ()
 
 
 @partial_of_preset()

@@ -17,7 +17,7 @@ from sciscidata.options.commands import InFile, Program, make_parser
 from sciscirl.envs.models import SHORT_NAMES
 from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.lab import commands as lab
-from sciscirl.lab.commands import name_report, show
+from sciscirl.lab.commands import name_report, refuse_of_other, show
 
 if TYPE_CHECKING:
     import sciscirl.lab.evaluation.config
@@ -36,9 +36,7 @@ def show_run(folder: Path, release: str) -> None:
 
 def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run[Any]], Path]) -> None:
     """Train, or describe it; refuse options that only another backend has."""
-    for options in given.values():
-        if strange := [name for name in options.keywords if name not in given[backend].keywords]:
-            raise SciSciRLError(f"--backend {backend} has no option --{strange[0].replace('_', '-')}.")
+    refuse_of_other(backend, given)
     from sciscirl.options import resolve_run
 
     run = resolve_run(given[backend]())  # what is wrong with it is said before seconds of imports
@@ -47,7 +45,11 @@ def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run
 
         show(describe_run(run))
         return
-    show_run(start(run), run.options.release)
+    from sciscirl.lab.training.console import show_start
+
+    with show_start(is_local=backend != "tinker"):
+        folder = start(run)
+    show_run(folder, run.options.release)
 
 
 def train(
@@ -126,7 +128,7 @@ def evaluate(
     Args:
         baselines: judge six baselines too: majority, random by prior, words, what was known at publication, both, and
             later counts.
-        from_predictions: compute the metrics of this predictions file again; takes no other option.
+        from_predictions: compute the metrics of this predictions file again; takes no other option but plugin.
 
     Shown:
         --run --release --model --local-model --split --preset --temperature --answers --n-papers --baselines --out
@@ -138,12 +140,14 @@ def evaluate(
     from sciscirl.lab.analysis.seen import read_seen
     from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
     from sciscirl.lab.evaluation.results import render_metrics, say_judged
+    from sciscirl.options import PluginOptions
 
-    given = set(config.keywords)
+    given = set(config.keywords) - ({"plugin"} if from_predictions else set())
     if from_predictions is not None:
         if given or baselines:
             others = ", ".join(f"{name}=..." for name in sorted(given) or ["baselines"])
             raise SciSciRLError(f"from_predictions=... takes no other option. Leave out {others}.")
+        PluginOptions(plugin=config.keywords.get("plugin"))
         name = from_predictions.stem
         show(render_metrics({name: evaluate_predictions(from_predictions)}, {name: read_seen(from_predictions.parent)}))
         return

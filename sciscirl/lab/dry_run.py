@@ -326,6 +326,11 @@ def _say_judged(run: Run[Any], builder: LabelDatasetBuilder, evaluator: LabelEva
         f"judged by: {counted(len(papers), _name_one(rules.target))} of {split}, {reason}",
         *([f"too few to tell: take {remedy}"] if len(papers) < FEWEST else []),
         *([] if run.preset.adversarial is not None else _say_rewards(builder, papers, rules)),
+        *(
+            f"and by {guard.benchmark_name}: {counted(guard.config.max_examples or 0, 'question')} at each evaluation, "
+            f"at most {guard.config.max_tokens:,} tokens each, which the sums below leave out"
+            for guard in evaluator.guards
+        ),
     ]
 
 

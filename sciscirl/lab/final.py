@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sciscidata.storage.sums import read_json
 from sciscirl.errors import RunFolderError
-from sciscirl.lab.analysis.select_checkpoint import Criterion, SelectionConfig, select_checkpoint
+from sciscirl.lab.analysis.select_checkpoint import SelectionConfig, select_checkpoint
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.runs.checkpoints import list_weights
@@ -25,7 +25,7 @@ async def judge_finally(
     runs: Sequence[Path],
     release: Path,
     *,
-    metric: Criterion = "macro_f1",
+    metric: str = "macro_f1",
     base_url: str | None = None,
     parts: Sequence[str] = FINALS,
 ) -> list[Path]:
@@ -55,7 +55,7 @@ async def judge_finally(
 
 
 def _plan(
-    run: Path, release: Path, metric: Criterion, base_url: str | None
+    run: Path, release: Path, metric: str, base_url: str | None
 ) -> list[tuple[EvaluationConfig, dict[str, object]]]:
     """Return the final evaluations of a run, and what each states about how its checkpoint was selected."""
     selection = select_checkpoint(run, SelectionConfig(metric=metric))

@@ -26,6 +26,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
 from transformers import PrinterCallback, TrainerState
 
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.tokenizer import load_tokenizer
 from sciscirl.errors import CollapseError, SciSciRLError
@@ -45,7 +46,7 @@ from sciscirl.lab.sft.peft_backend import (
     make_model,
     settle_threads,
 )
-from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.console import LOAD_MODEL, READ, follow_run
 from sciscirl.lab.training.rl import (
     check_preset,
     enter_collapse,
@@ -55,7 +56,7 @@ from sciscirl.lab.training.rl import (
     make_run_builder,
 )
 from sciscirl.lab.training.step_watch import KL
-from sciscirl.options import Run
+from sciscirl.options import Run, TrainOptions
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.checkpoints import find_checkpoint, find_weights, is_judged, list_weights
 from sciscirl.runs.folder import disk_errors, expand_home, locked_folder
@@ -78,11 +79,9 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     CollapseError it is complete; after a StorageError the run can be resumed.
     """
     options, preset, folder, begun_from = run.options, run.preset, run.folder, run.begun_from
-    require_packages(
-        "trl", "peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []), extras="local"
-    )
-    refuse_options(run)
+    check_run(run)
     check_start(run)
+    begin_step(READ)
     builder = make_run_builder(run)
     evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
@@ -103,6 +102,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(run)
         player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer)
+        begin_step(LOAD_MODEL)
         trainer = make_trainer(make_model(run, arguments, start), arguments, player)
         size = options.eval_batch_size
         completer = LocalCompleter.of_evaluator(evaluator, trainer.model, seed=preset.order.seed, batch_size=size)
@@ -128,6 +128,13 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     if stopped is not None:
         raise stopped
     return folder
+
+
+def check_run(run: Run[LocalTrainOptions]) -> None:
+    """Refuse a run that cannot be trained here, before anything is loaded (SciSciRLError)."""
+    four_bits = ["bitsandbytes"] if run.options.quantize == "nf4" else []
+    require_packages("trl", "peft", "accelerate", *four_bits, extras="local")
+    refuse_options(run)
 
 
 def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrainer:  # noqa: ANN401 (PeftModel)
@@ -262,6 +269,7 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "base_url": "the model is trained in this process",
         "ttl_seconds": "checkpoints lie in the folder of the run until you delete them",
+        "evaluators": "the benchmarks of the cookbook ask a Tinker server",
         "max_steps_off_policy": "TRL samples and trains in turn",
         "stream_minibatch_config": "micro_batch_size divides a step",
         "compute_post_kl": "TRL logs its own KL",
@@ -274,12 +282,17 @@ _NO_CLIP: Final = 1e9
 _NO_LIMIT: Final = 1e9
 
 
-def refuse_options(run: Run[LocalTrainOptions]) -> None:
-    """Refuse what TRL's loop does not do, by name (SciSciRLError)."""
-    options, preset = run.options, run.preset
+def refuse_server_options(options: TrainOptions) -> None:
+    """Refuse options of a server (SciSciRLError)."""
     for one in fields(options):
         if one.name in NOT_HERE and getattr(options, one.name) != one.default:
             raise SciSciRLError(f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out.")
+
+
+def refuse_options(run: Run[LocalTrainOptions]) -> None:
+    """Refuse what TRL's loop does not do, by name (SciSciRLError)."""
+    options, preset = run.options, run.preset
+    refuse_server_options(options)
     check_one_process()
     check_preset(preset)
     if preset.adversarial is not None:

@@ -45,7 +45,7 @@ def check_sweep(folder: Path, settings: Mapping[str, Any], *, free: Collection[s
 
 def read_sweep(folder: Path) -> dict[str, Any]:
     """Read the settings of a sweep (SciSciRLError: the folder holds none)."""
-    return dict(_read(folder)["settings"])
+    return {"backend": "tinker"} | _read(folder)["settings"]  # earlier ones state none
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import read_json, remove_sealed
 from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.metrics.own_metrics import describe_metrics
 from sciscirl.presets import UNSTATED
 from sciscirl.runs.checkpoints import find_checkpoint, is_checkpoint, is_over
 from sciscirl.runs.existing_run import LogdirBehavior, choose_behavior, delete_run, refuse_to_ask, refuse_to_delete
@@ -150,13 +151,14 @@ def say_changed(name: str, older: object, newer: object) -> str:
 
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
+    """Describe a run in JSON types: settings, plugins, own metrics, release's SHA-256, day, commit and versions."""
     manifest = read_steadily(release, partial(read_whole, release / MANIFEST))
     stated = cast("dict[str, Any]", parse_json(manifest))
     file = stated.get("files", {}).get(f"{settings.get('split')}.jsonl")
     return {
         "settings": dict(settings),
         **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
+        **({"metrics": metrics} if (metrics := describe_metrics()) else {}),
         "release": {"manifest_sha256": hashlib.sha256(manifest).hexdigest()},
         "release_folder": release.name,
         # of the whole split: an evaluation by chosen papers (ids) has another one; ids of training change nothing

@@ -25,6 +25,7 @@ from transformers import (
 
 from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import SciSciRLError
@@ -43,7 +44,7 @@ from sciscirl.lab.sft.examples import (
     make_examples,
     make_papers_builder,
 )
-from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.console import LOAD_MODEL, READ, follow_run
 from sciscirl.lab.training.rl import make_evaluator
 from sciscirl.options import Run
 from sciscirl.runs.chat_format import warn_of_renderer
@@ -64,8 +65,8 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     After a StorageError the run can be resumed.
     """
     options, preset, folder = run.options, run.preset, run.folder
-    require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
-    check_one_process()
+    check_run(run)
+    begin_step(READ)
     builder = make_papers_builder(run)
     examples, evaluator = make_examples(builder, options), make_evaluator(run, builder)
     n_steps = len(examples.papers) // preset.order.batch_size
@@ -79,6 +80,7 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
         settle_threads(options, arguments, folder)
         checkpoint = find_checkpoint(folder)
         begun = find_weights(folder, checkpoint) if checkpoint else None
+        begin_step(LOAD_MODEL)
         model = make_model(run, arguments)
         trainer = GoldTrainer(examples, model=model, args=arguments)
         trainer.remove_callback(PrinterCallback)
@@ -98,6 +100,15 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
             judge.judge(n_steps)
         keep_adapter(folder, n_steps, trained_on)
     return folder
+
+
+def check_run(run: Run[PeftSftOptions]) -> None:
+    """Refuse a run that cannot be trained here, before anything is loaded (SciSciRLError)."""
+    require_packages("peft", "accelerate", *(["bitsandbytes"] if run.options.quantize == "nf4" else []))
+    check_one_process()
+    size, in_a_pass = run.preset.order.batch_size, run.options.micro_batch_size
+    if size % in_a_pass:
+        raise SciSciRLError(f"batch_size is {size}, needs a multiple of micro_batch_size, {in_a_pass}.")
 
 
 def check_one_process() -> None:
@@ -153,10 +164,8 @@ def make_arguments(run: Run[PeftSftOptions], n_steps: int) -> TrainingArguments:
         remove_unused_columns=False,
         disable_tqdm=False,
     )
-    size = preset.order.batch_size
-    if size % options.micro_batch_size:
-        raise SciSciRLError(f"batch_size is {size}, needs a multiple of micro_batch_size, {options.micro_batch_size}.")
-    arguments.gradient_accumulation_steps = size // options.micro_batch_size * count_answers(preset.rules)
+    n_passes = preset.order.batch_size // options.micro_batch_size
+    arguments.gradient_accumulation_steps = n_passes * count_answers(preset.rules)
     return arguments
 
 

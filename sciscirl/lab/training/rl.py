@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import chz
 import httpx
@@ -21,6 +21,7 @@ from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.errors import CollapseError, SciSciRLError, with_own_names
 from sciscirl.lab.adversarial.env import challenge_by
@@ -28,13 +29,14 @@ from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.label_scoring import LabelScoring
 from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
-from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.console import ASK_SERVER, READ, follow_run
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import (
     Run,
     RunOptions,
     SftOptions,
     TinkerSftOptions,
+    TrainingServerOptions,
     TrainOptions,
     list_recorded,
     refuse_without_effect,
@@ -50,6 +52,10 @@ from sciscirl.runs.record import Course, begin_run
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
 from sciscirl.task.experiment import Adam, Preset
 from sciscirl.task.release import EVAL_SPLITS, EvalSplit, PaperChoice, open_release, settle_choice
+
+if TYPE_CHECKING:
+    from tinker_cookbook.eval.benchmark_evaluator import BenchmarkEvaluator
+    from tinker_cookbook.renderers import Renderer
 
 #: Between two checks that the server answers.
 PERIOD_SECONDS: Final = 30.0
@@ -80,9 +86,11 @@ async def train_preset(options: TrainOptions | Run[TrainOptions]) -> Path:
     """
     run = options if isinstance(options, Run) else resolve_run(options)
     options, preset, folder, start = run.options, run.preset, run.folder, run.begun_from
+    begin_step(READ)
     config = make_config(run)
     builder = cast("RunDatasetBuilder", config.dataset_builder)
     builder.eval_papers()  # an altered release fails before a server is asked
+    begin_step(ASK_SERVER)
     check_server(preset.model, options.base_url)
     if (reference := config.kl_reference_config) is not None and reference.base_model != preset.model:
         check_server(reference.base_model, options.base_url)
@@ -144,6 +152,8 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
             f"batch_size is {size}, needs a multiple of stream_minibatch_config.num_minibatches {n_parts} times "
             f"num_substeps {preset.optimiser.num_substeps}."
         )
+    # Version 0.6.1 trains a run with max_steps_off_policy by another loss, if it is not told here, too.
+    told = {"loss_fn": preset.optimiser.loss_fn} if "loss_fn" in chz.chz_fields(train.AsyncConfig) else {}
     return train.Config(
         learning_rate=preset.optimiser.learning_rate,
         dataset_builder=builder,
@@ -174,7 +184,7 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         async_config=None
         if off_policy is None
-        else train.AsyncConfig(max_steps_off_policy=off_policy, groups_per_batch=size),
+        else train.AsyncConfig(max_steps_off_policy=off_policy, groups_per_batch=size, **told),
         stream_minibatch_config=None
         if n_parts is None
         else train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
@@ -273,7 +283,16 @@ def make_evaluator(
         scoring=LabelScoring() if is_gold and options.loss_on == "label" else None,
         ceiling=open_release(builder.release).manifest.get("ceiling"),
         is_taught=is_gold or (run.begun_from or {}).get("kind") == "sft",
+        guards=_make_guards(options, renderer),
     )
+
+
+def _make_guards(options: RunOptions, renderer: Renderer) -> Sequence[BenchmarkEvaluator]:
+    if not (isinstance(options, TrainingServerOptions) and options.evaluators):
+        return ()
+    from sciscirl.lab.guards import make_guards  # few runs have any
+
+    return make_guards(options.evaluators, renderer, is_dry=options.dry_run)
 
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:

@@ -375,7 +375,7 @@ MODES = ("max_steps_off_policy", "rolling_save_every", "stream_minibatch_config"
         *(
             ({name: value}, f"{name} has no effect with backend=local")
             for name, value in dict.fromkeys(NOT_HERE, "x").items()
-            if name not in {"ttl_seconds", *MODES}
+            if name not in {"ttl_seconds", "evaluators", *MODES}
         ),
         *(({name: 1}, f"{name} has no effect with backend=local") for name in MODES[:-2]),
         (
@@ -384,6 +384,7 @@ MODES = ("max_steps_off_policy", "rolling_save_every", "stream_minibatch_config"
         ),
         ({"compute_post_kl": True}, "compute_post_kl has no effect with backend=local"),
         ({"ttl_seconds": 3}, "ttl_seconds has no effect with backend=local"),
+        ({"evaluators": ("ifeval",)}, "evaluators has no effect with backend=local"),
     ],
 )
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):
