@@ -10,6 +10,7 @@ from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.lab.analysis.seen import Judged, mark_later
 from sciscirl.lab.evaluation.results import say_judged
+from sciscirl.lab.report import own_metrics
 from sciscirl.lab.report.figures import plot_estimates
 from sciscirl.lab.report.layout import (
     ABSENT,
@@ -111,10 +112,11 @@ def view_answer(groups: Sequence[Group]) -> Section:
             ]
             head = ["", *COMPARED, "saw"]
             tables.append(Table(f"Baselines without a language model, {on}", head, rows, is_folded=bool(ways)))
+        tables += own_metrics.make_table(compared, on)
         changes = {name: one.changes for name, one in verdicts.items() if one.changes}
         if changes:
-            names = [*next(iter(changes.values()))]
-            rows = [[name, *(one[what] for what in names)] for name, one in changes.items()]
+            names = [*dict.fromkeys(what for one in changes.values() for what in one)]
+            rows = [[name, *(one.get(what, ABSENT) for what in names)] for name, one in changes.items()]
             tables.append(Table(f"What training changed, trained minus start, {on}", ["", *names], rows))
         if ways and compared.pairs:
             tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(compared), is_folded=True))

@@ -25,10 +25,12 @@ from sciscirl.lab.analysis.compare import (
 from sciscirl.lab.analysis.result_file import RESULT_END, check_against, hash_split, name_split, save_result
 from sciscirl.lab.analysis.seen import Judged, mark_later
 from sciscirl.lab.report.judged_files import JudgedFile, check_sides, check_slices, read_named, record_file
-from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs
+from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs, show_title
+from sciscirl.lab.report.own_metrics import list_shown, warn_of_missing
 from sciscirl.lab.report.runs import Repeated, Role, find_repeated, hash_release
 from sciscirl.lab.report.verdict import Group, Verdict, find_start, first_of, has_ceiling, judge_training, tables_of
 from sciscirl.metrics.metrics import COMPARED
+from sciscirl.metrics.own_metrics import METRICS
 from sciscirl.runs.folder import refuse_release
 from sciscirl.runs.logs import write_json
 from sciscirl.task.release import open_release
@@ -50,7 +52,7 @@ def compare_files(
     """
     if not words and not change:
         raise PredictionsError("there are no predictions. Give two or more, or start=PATH trained=PATH.")
-    names = {metric: f"difference_{metric}.png" for metric in COMPARED}
+    names = {metric: f"difference_{metric}.png" for metric in (*COMPARED, *METRICS)}
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)
         check_ours(*(out / name for name in (_COMPARISON, *names.values())))
@@ -97,6 +99,7 @@ def compare_files(
         models = {**sides, **others}
         asked |= {way.name: list_asked(first_of(way).settings) for way in ways}
     comparison = compare_predictions(models, config, asked, ceiling)
+    warn_of_missing({name: facts["kept"] for name, facts in known.items() if "kept" in facts})
     if verdict:
         comparison = replace(comparison, headline=verdict.line, changes=verdict.changes)
         if len(change["start"]) == 1:  # which stood beside each seed
@@ -121,8 +124,10 @@ def compare_files(
                 rows = {
                     f"{marked[pair.left]} \u2212\n{marked[pair.right]}": pair.differences[metric]
                     for pair in comparison.pairs
+                    if metric in pair.differences
                 }
-                path.write_bytes(plot_estimates({f"difference in {metric}{note}": rows}, is_share=False))
+                title = f"difference in {show_title(metric)}{note}"
+                path.write_bytes(plot_estimates({title: rows}, is_share=False))
     return comparison
 
 
@@ -146,11 +151,12 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
     """Write two tables for a terminal: each model, and each pair."""
     related = next(iter(comparison.related.values()), {})
     ways = [name for name in related if "way_to_ceiling/" in name]
+    shown = [*MEASURED, *list_shown(comparison)]
     rows = [
         [
             name,
             str(len(comparison.seeds[name])) if name in comparison.names else "-",
-            *(show_estimate(scores[metric]) for metric in MEASURED),
+            *(show_estimate(scores[metric]) if metric in scores else ABSENT for metric in shown),
             *(f"{comparison.related[name][way]:.3f}" for way in ways),
             *([comparison.saw.get(name, ABSENT)] if comparison.saw else []),
         ]
@@ -160,7 +166,7 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
     papers = f"{comparison.n_papers:,} papers{f' of {split}' if split else ''}, task {comparison.target}"
     tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
     lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals over {over}", *tops]), ""]
-    lines += _columns([["", "seeds", *MEASURED, *ways, *(["saw"] if comparison.saw else [])], *rows])
+    lines += _columns([["", "seeds", *map(show_title, shown), *ways, *(["saw"] if comparison.saw else [])], *rows])
     if comparison.headline:
         changed = _columns([["trained minus start", ""], *comparison.changes.items()])
         lines = [printable(comparison.headline), "", *changed, "", *lines]

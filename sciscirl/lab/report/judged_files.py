@@ -14,6 +14,7 @@ from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import align
 from sciscirl.lab.analysis.result_file import RESULT_END, name_split, read_result
 from sciscirl.lab.evaluation.results import PREDICTIONS_FILE, measure
+from sciscirl.lab.report.own_metrics import find_kept, list_missing, read_judged
 from sciscirl.lab.report.runs import Evaluation, RecordedRun, Role, expand_folders, name_folders
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.checkpoints import count_test_looks, list_evaluations
@@ -87,6 +88,8 @@ def _find_facts(file: Path) -> dict[str, Any]:
         try:
             facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
             stated = {"settings": dict(facts.get("settings", {})), "ceiling": find_ceiling(file)}
+            if missing := list_missing(facts):
+                stated["kept"] = dict.fromkeys(missing) | find_kept(missing, read_judged(file, folder))
             return facts | {"release": str(facts["release"]["manifest_sha256"]), **stated}
         except (OSError, ValueError, KeyError, TypeError):
             continue

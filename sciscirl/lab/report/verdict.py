@@ -32,7 +32,7 @@ from sciscirl.lab.analysis.compare import (
 )
 from sciscirl.lab.analysis.seen import Judged, list_later, list_seen
 from sciscirl.lab.evaluation.bootstrap import Cells, measure_cells
-from sciscirl.lab.report.layout import show, show_estimate, show_p
+from sciscirl.lab.report.layout import show, show_estimate, show_p, show_title
 from sciscirl.lab.report.runs import RecordedRun, Repeated
 from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions
 from sciscirl.metrics.predictions import find_target
@@ -232,11 +232,10 @@ def _list_changes(compared: Comparison, before: Against, after: Seeds, first: Se
     """List in words what training changed: scores, shares of labels, labels after prior correction, and the power."""
     was, now = compared.scores[before.name], compared.scores[before.pair.left]
     changes: dict[str, str] = {}
-    for metric in COMPARED:
+    for metric, one in before.pair.differences.items():
         p = before.pair.p[metric]
-        difference = show_estimate(before.pair.differences[metric], signed=True)
-        told = f"{difference}, {show(was[metric].value)} to {show(now[metric].value)}"
-        changes[metric] = told if p is None else f"{told}, p {show_p(p)}"
+        told = f"{show_estimate(one, signed=True)}, {show(was[metric].value)} to {show(now[metric].value)}"
+        changes[show_title(metric)] = told if p is None else f"{told}, p {show_p(p)}"
     shares = [_measure_shares(tables) for tables in (first, after)]
     changes["shares said"] = ", ".join(f"{name} {shares[0][name]:.2f} to {shares[1][name]:.2f}" for name in shares[0])
     changes["label_match, prior-corrected"] = _say_corrected(compared.config, after, first)
