@@ -318,7 +318,7 @@ class _Program(Program):
 _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
 _COMMANDS: Final = (
     *(train, sft, evaluate, presets, lab.calibrate, lab.select, lab.compare, lab.report, lab.model),
-    *(lab.serve, lab.merge, lab.sweep, lab.sweep_repro, lab.ladder, lab.export_task, demo),
+    *(lab.serve, lab.merge, lab.sweep, lab.sweep_repro, lab.ladder, lab.export_task, lab.published_cut, demo),
 )
 PROGRAM: Final = _Program(
     "sciscirl",
