@@ -202,7 +202,7 @@ def _refuse_gone(command: str, words: Sequence[str]) -> None:
     """Refuse options of before by those of today."""
     from sciscirl.options import GONE, name_anew
 
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
         flag, equals, value = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         if name in GONE and (equals or flag.startswith("--")):

@@ -285,8 +285,7 @@ def sweep(
         backend: where to train: a Tinker server, or your own hardware, as train --backend local and sft --backend peft.
 
     Shown:
-        --preset --seeds --way --vary --jobs --release --model --out --max-steps --n-train --n-test --learning-rate
-        --dry-run --backend
+        --backend --preset --seeds --way --vary --jobs --release --model --out --max-steps --n-train --n-test --dry-run
 
     Example:
         sciscirl sweep preset=exp4,exp6 seeds=0,1,2 --release slices/synthetic --model Qwen/Qwen3-8B --out runs/sweep
@@ -338,8 +337,8 @@ def ladder(
         yes: pay the price without being asked.
 
     Shown:
-        --release --model --preset --seeds --way --style --out --max-steps --sft-max-steps --n-train --n-test
-        --eval-every --save-every --jobs --base-url --dry-run --yes
+        --release --model --preset --seeds --way --out --max-steps --sft-max-steps --n-test --jobs --base-url --dry-run
+        --yes
 
     Example:
         sciscirl ladder --release slices/synthetic --model Qwen/Qwen3-8B --out runs/ladder
