@@ -193,7 +193,7 @@ def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULT
     if before and start:
         line += _say_form(compared, before, _gain_by_form(mine, start.tables))
         seen = _find_detectable(compared, before)
-        line += f" A gain in {BEST} below {show(seen)} could not be seen here." if seen else ""
+        line += f" A gain in {BEST} below {show(seen)} could not be seen here with {POWER:.0%} power." if seen else ""
         changes = _list_changes(compared, before, mine, start.tables)
         sides = {before.name: [start.run, *start.others], way.name: [*way.runs.values()]}
         changes["looks at test"] = "; ".join(f"{name} {_say_looks(runs)}" for name, runs in sides.items())

@@ -107,7 +107,7 @@ def test_the_least_gain_that_would_be_seen_comes_from_the_paired_differences(hom
     assert pair.detectable["label_match"] == pytest.approx(by_hand, rel=0.05)  # 2,000 resamples are 1.6 % off
     assert norm.sf(1.959964 - by_hand / error) == pytest.approx(0.8, abs=1e-5)
     headline, changes = say(f"start={home / 'base'}", f"trained={home / 'rl'}")
-    said = re.search(r"A gain in macro_f1 below (\S+) could not be seen here\.", headline)[1]
+    said = re.search(r"A gain in macro_f1 below (\S+) could not be seen here with 80% power\.", headline)[1]
     assert f"macro_f1 {said}," in changes["least gain that 80% of such tests see"]
 
 
