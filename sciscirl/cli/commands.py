@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shlex
 import subprocess
@@ -47,7 +48,9 @@ def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run
 
         show(describe_run(run))
         return
-    show_run(start(run), run.options.release)
+    folder = start(run)
+    if os.environ.get("RANK", "0") == "0":  # of several processes, the first speaks
+        show_run(folder, run.options.release)
 
 
 def train(

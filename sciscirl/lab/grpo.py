@@ -32,6 +32,7 @@ from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.hardware_options import LocalTrainOptions
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
+from sciscirl.lab.models.processes import count_processes, settle_processes
 from sciscirl.lab.objectives.dataset import BegunRun
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
@@ -39,7 +40,6 @@ from sciscirl.lab.sft.peft_backend import (
     OF_STEP,
     Judge,
     Recorder,
-    check_one_process,
     keep_adapter,
     list_arguments,
     make_model,
@@ -280,7 +280,11 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     for one in fields(options):
         if one.name in NOT_HERE and getattr(options, one.name) != one.default:
             raise SciSciRLError(f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out.")
-    check_one_process()
+    if (n_processes := count_processes()) > 1:
+        raise SciSciRLError(
+            f"{n_processes} processes were started, but backend=local trains in one. Start sciscirl itself."
+        )
+    settle_processes()
     check_preset(preset)
     if preset.adversarial is not None:
         raise SciSciRLError(
