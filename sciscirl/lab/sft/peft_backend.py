@@ -26,7 +26,7 @@ from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.models import ADAPTER_FILES
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.hardware_options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
@@ -315,8 +315,10 @@ class Recorder(TrainerCallback):
         **_: object,
     ) -> None:
         """Write the metrics of a step; the loop's summary of the whole run has no loss."""
-        if logs and "loss" in logs and state.is_world_process_zero:
-            open_store(self.folder).write_metrics(self.describe_step(state, logs), step=state.global_step - 1)
+        if logs and "loss" in logs:
+            metrics = self.describe_step(state, logs)  # of what all processes know
+            if state.is_world_process_zero:
+                open_store(self.folder).write_metrics(metrics, step=state.global_step - 1)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Record a checkpoint, when every process has written its part."""
@@ -355,7 +357,7 @@ class Judge(TrainerCallback):
     def __post_init__(self) -> None:
         self.is_writer = is_first()
         if not self.is_writer:
-            self.evaluator.folder = None
+            self.evaluator.folder = self.evaluator.alarm = None
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: object
@@ -366,18 +368,23 @@ class Judge(TrainerCallback):
             self.judge(state.global_step)
 
     def judge(self, step: int) -> None:
-        """Evaluate the model as it is, and write it down under ``step``."""
+        """Evaluate the model as it is, and write it down under ``step``. A collapse ends every process."""
         export = self.evaluator.name_export(step)
         is_answered = do_once(lambda: self.evaluator.find_kept(export) is not None)
-        if is_answered and not self.is_writer:
-            return
-        completer = replace(self.completer)  # it counts answers within an evaluation: a resumed run draws the same
-        model = completer.model
-        was_training = model.training
-        model.eval()
-        store = open_store(self.folder) if self.is_writer else None
-        answers = self.evaluator.eval_token_completer(completer, rollout_summary_export=export, store=store)
-        metrics = asyncio.run(answers)
-        if store is not None:
-            store.write_metrics(metrics, step=step)
-        model.train(was_training)
+        collapse: tuple[str, dict[str, float], int | None] | None = None
+        if self.is_writer or not is_answered:
+            completer = replace(self.completer)  # it counts answers within an evaluation: a resumed run draws the same
+            model = completer.model
+            was_training = model.training
+            model.eval()
+            store = open_store(self.folder) if self.is_writer else None
+            answers = self.evaluator.eval_token_completer(completer, rollout_summary_export=export, store=store)
+            try:
+                metrics = asyncio.run(answers)
+                if store is not None:
+                    store.write_metrics(metrics, step=step)
+            except CollapseError as error:
+                collapse = str(error), error.metrics, error.step
+            model.train(was_training)
+        if (ended := do_once(lambda: collapse)) is not None:
+            raise CollapseError(ended[0], metrics=ended[1], step=ended[2])
