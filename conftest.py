@@ -8,13 +8,14 @@ from contextlib import contextmanager
 import pytest
 
 from sciscirl import presets
+from sciscirl.metrics import own_metrics
 from sciscirl.task import plugins, prompts, rewards
 
 
 @contextmanager
 def kept_registries() -> Iterator[None]:
-    """Let presets, rewards and prompts that a test registers be gone at its end."""
-    registries = (presets._PRESETS, rewards._REWARDS, prompts._PROMPTS)
+    """Let presets, rewards, prompts and metrics that a test registers be gone at its end."""
+    registries = (presets._PRESETS, rewards._REWARDS, prompts._PROMPTS, own_metrics._METRICS)
     before, loaded = [dict(one) for one in registries], plugins.PLUGINS.copy()
     try:
         yield

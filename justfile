@@ -30,6 +30,10 @@ quick:
 harnesses:
     SCISCI_HARNESSES=1 {{bin}}/pytest -q tests/sciscirl/lab/harnesses
 
+# whole runs on the local server with other versions of the cookbook and the SDK
+cookbook *PACKAGES="tinker-cookbook==0.6.1":
+    SCISCI_COOKBOOK="{{PACKAGES}}" {{bin}}/pytest -q tests/sciscirl/lab/local_server/test_other_cookbook.py
+
 # the documentation site, into site/; a warning is an error
 docs:
     NO_MKDOCS_2_WARNING=1 {{bin}}/mkdocs build --strict

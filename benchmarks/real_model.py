@@ -114,7 +114,7 @@ def run(release: Path, model: str, out: Path, at_once: int, **chosen) -> None:
         if name in times:
             return
         is_begun = words[0] in ("sft", "train") and (out / name / RUN_FILE).exists()
-        words = [*words, "--resume"] if is_begun else words
+        words = [*words, "behavior_if_log_dir_exists=resume"] if is_begun else words
         begun = time.monotonic()
         with (out / f"{name}.log").open("a") as log:
             process = subprocess.Popen([sys.executable, "-m", "sciscirl", *words], stdout=log, stderr=log)

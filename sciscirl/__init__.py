@@ -3,8 +3,8 @@
 ``read_split(folder, "train")`` reads the papers of a release. ``find_preset("exp4")`` returns an experiment: prompt,
 contract, reward and model. ``LabelEnv`` and ``LabelDatasetBuilder`` serve papers to the cookbook's training loop.
 ``await train_preset(TrainOptions(...))`` trains a model, ``await evaluate_model(EvaluationConfig(...))`` judges one on
-held-out papers. ``measure_predictions`` and ``compare_predictions`` measure its answers, and
-``write_report(ReportConfig(...))`` shows runs in one page. Everything runs when it is called.
+held-out papers. ``measure_predictions`` and ``compare_predictions`` measure its answers. Presets, prompts, rewards and
+metrics of your own are added by ``register_...``. Everything runs when it is called.
 
 Example:
     >>> import sciscirl
@@ -25,6 +25,7 @@ _GONE = {
     "sciscirl.measure_predictions as gold; docs/rl/evaluate.md has the lines.",
     "plan_sweep": "The command sciscirl sweep --dry-run says which runs it plans.",
     "register_benchmark": "sciscirl.evaluate_model judges a model on a split of a release.",
+    "write_report": "The command sciscirl report writes the page.",
 }
 
 

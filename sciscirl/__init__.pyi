@@ -10,12 +10,15 @@ from .lab.analysis.compare import compare_predictions as compare_predictions
 from .lab.analysis.result_file import write_result as write_result
 from .lab.evaluation.config import EvaluationConfig as EvaluationConfig
 from .lab.evaluation.evaluate import evaluate_model as evaluate_model
-from .lab.report.report import ReportConfig as ReportConfig
-from .lab.report.report import write_report as write_report
+from .lab.harnesses.export import ExportConfig as ExportConfig
+from .lab.harnesses.export import export_task as export_task
+from .lab.harnesses.export import read_rules as read_rules
+from .lab.sft.tinker_backend import make_gold_builder as make_gold_builder
 from .lab.training.rl import make_builder as make_builder
 from .lab.training.rl import make_config as make_config
 from .lab.training.rl import train_preset as train_preset
 from .metrics.metrics import measure_predictions as measure_predictions
+from .metrics.own_metrics import register_metric as register_metric
 from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS
 from .presets import find_preset as find_preset

@@ -10,6 +10,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import (
@@ -21,6 +22,7 @@ from typing import (
     Literal,
     TypeVar,
     Union,
+    cast,
     dataclass_transform,
     get_args,
     get_origin,
@@ -30,11 +32,13 @@ from typing import (
 from msgspec import Meta
 
 from sciscidata.options.checks import Folder, PositiveInt, check_fields
+from sciscidata.options.did_you_mean import find_unknown
 from sciscidata.options.parser import read_texts
 from sciscirl.envs.models import MODEL_CODE
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import CHANGES, find_preset, lay_over
+from sciscirl.runs.existing_run import LogdirBehavior
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.trackers import check_trackers
@@ -63,9 +67,9 @@ PriorCorrection = Literal["content_free", "train"]
 LossOn = Literal["answer", "label"]
 PluginFile = Annotated[str, Meta(min_length=1, title="FILE.py")]
 #: Tinker keeps a checkpoint for ten years at most.
-Days = Annotated[int, Meta(ge=1, le=3650)]
-#: Enough to end a run, read its evaluations and choose a checkpoint.
-DAYS_KEPT = 90
+Seconds = Annotated[int, Meta(ge=1, le=315_360_000)]
+#: 90 days: enough to end a run, read its evaluations and choose a checkpoint.
+SECONDS_KEPT = 7_776_000
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -111,11 +115,45 @@ def partial_of_preset(**defaults: Any) -> Callable[[_Class], _Class]:  # noqa: A
             setattr(kind, name, defaults.get(name))
         setattr(kind, "_is_of_options", True)  # noqa: B010 (no class declares it)
         made = dataclass(frozen=True, kw_only=True)(kind)
+        init = made.__init__
+
+        @wraps(init)
+        def check_names(self: object, **options: Any) -> None:  # noqa: ANN401
+            for name in GONE.keys() & options.keys() - {one.name for one in fields(made)}:
+                near = name_anew(name, options[name])
+                raise SciSciRLError(f"{made.__name__} has no option {name!r}. Did you mean {near}?")
+            init(self, **options)
+
+        setattr(made, "__init__", check_names)  # noqa: B010 (of any signature)
         names = [one.name for one in fields(made) if one.name in declared]
         setattr(made, "_declared", names)  # noqa: B010 (no class declares it)
         return made
 
     return make
+
+
+#: What is typed in the place of options of before 2026-12; ``{}`` is their value.
+GONE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "resume": "behavior_if_log_dir_exists=resume",
+        "keep_days": "ttl_seconds={}",
+        "num_minibatches": "stream_minibatch_config.num_minibatches={}",
+        "kl_reference": "kl_reference_config.load_checkpoint_path={}",
+        "kl_discount": "kl_discount_factor={}",
+    }
+)
+
+
+def name_anew(name: str, value: object = "") -> str:
+    """Say what is typed in the place of an option that is gone.
+
+    Example:
+        >>> name_anew("keep_days", "7"), name_anew("resume", True), name_anew("num_minibatches")
+        ('ttl_seconds=604800', 'behavior_if_log_dir_exists=resume', 'stream_minibatch_config.num_minibatches=...')
+    """
+    if name == "keep_days" and str(value).isdecimal():
+        value = int(str(value)) * 86_400
+    return GONE[name].format(value or "...")
 
 
 class Recorded:
@@ -142,7 +180,7 @@ class PluginOptions:
     """Options of what you register yourself.
 
     Attributes:
-        plugin: run this Python file first, which registers presets, rewards or prompts of your own.
+        plugin: run this Python file first, which registers presets, rewards, prompts or metrics of your own.
 
     Raises:
         SciSciRLError: on construction, if a value is impossible, or the plugin fails.
@@ -151,6 +189,13 @@ class PluginOptions:
     plugin: PluginFile | None = None
 
     def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if (names := getattr(value, "__chz_fields__", None)) is not None:  # a configuration of the cookbook
+                value = {name: found for name in names if (found := getattr(value, name)) is not None}
+            if isinstance(value, Mapping):
+                pairs = tuple(f"{name}:{found}" for name, found in cast("Mapping[str, Any]", value).items())
+                object.__setattr__(self, one.name, pairs)
         check_fields(self, SciSciRLError)
         if self.plugin is not None:
             load_plugin(self.plugin)
@@ -201,10 +246,13 @@ class TrainingServerOptions(ServerOptions):
     """Options of training on a Tinker server.
 
     Attributes:
-        keep_days: Tinker deletes checkpoints after this many days, except the last one.
+        ttl_seconds: Tinker deletes checkpoints after so many seconds, 90 days, except the last one; None: never.
+        evaluators: at each evaluation also ask these benchmarks of the cookbook, such as ifeval or gsm8k:50 (50 of its
+            questions instead of 100).
     """
 
-    keep_days: Days = DAYS_KEPT
+    ttl_seconds: Seconds | None = SECONDS_KEPT
+    evaluators: tuple[str, ...] = ()
 
 
 @partial_of_preset()
@@ -271,7 +319,8 @@ class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice
     Attributes:
         release: the folder of a release, or hf:OWNER/NAME@REVISION.
         log_path: the folder of the run; None: runs/PRESET, with sft-BACKEND before PRESET for supervised runs.
-        resume: continue this run where it stopped.
+        behavior_if_log_dir_exists: what to do with a run in that folder: raise an error, resume it where it stopped,
+            delete it and begin anew, or ask at a terminal. A folder without a run begins one.
         dry_run: show what it takes, some prompts and the settings, and train nothing.
         max_steps: stop after this many steps; None: after the last epoch.
         eval_every: steps between evaluations; one more follows the last step.
@@ -283,7 +332,7 @@ class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice
 
     release: Folder = "slices/openalex"
     log_path: Folder | None = None
-    resume: bool = False
+    behavior_if_log_dir_exists: LogdirBehavior = "raise"
     dry_run: bool = False
     max_steps: PositiveInt | None = None
     eval_every: PositiveInt = 50
@@ -319,7 +368,8 @@ class TrainOptions(RunOptions, Sampling, Loss, CourseOptions, Recorded):
         n_epochs: how often each paper may be shown; None: as often as the steps need.
         remove_constant_reward_groups: leave out groups whose rewards are all equal; None: as the preset does.
         max_steps_off_policy: sample while training goes on, by weights that are at most so many steps old; None: wait.
-        num_minibatches: train on a step's answers in so many parts, each when it is complete; None: in one.
+        stream_minibatch_config: train on a step's answers in parts, each when it is complete: num_minibatches:4;
+            groups_per_batch is batch_size. None: in one.
 
     Example:
         >>> TrainOptions(preset="exp4", max_steps=0)
@@ -330,7 +380,27 @@ class TrainOptions(RunOptions, Sampling, Loss, CourseOptions, Recorded):
 
     of_adapter: ClassVar[tuple[str, ...]] = ()  # options that a run from other weights keeps, on your own hardware
     max_steps_off_policy: Annotated[int, Meta(ge=0)] | None = None
-    num_minibatches: PositiveInt | None = None
+    stream_minibatch_config: Pairs | None = None
+
+    def count_minibatches(self, batch_size: int) -> int | None:
+        """Return in how many parts the answers of a step are trained on; None: as a whole (SciSciRLError)."""
+        if self.stream_minibatch_config is None:
+            return None
+        named = dict(_read_pair("stream_minibatch_config", pair) for pair in self.stream_minibatch_config)
+        if problem := find_unknown(named, ("groups_per_batch", "num_minibatches"), where="stream_minibatch_config"):
+            raise SciSciRLError(problem)
+        n_parts, size = named.get("num_minibatches", 0.0), named.get("groups_per_batch", batch_size)
+        if n_parts < 1 or n_parts % 1:
+            raise SciSciRLError(
+                "stream_minibatch_config needs num_minibatches, a whole number from 1, for example "
+                "stream_minibatch_config.num_minibatches=4."
+            )
+        if size != batch_size:
+            raise SciSciRLError(
+                f"stream_minibatch_config.groups_per_batch is {size:g}, but a step has batch_size {batch_size}. Set "
+                f"batch_size={size:g}, or leave groups_per_batch out."
+            )
+        return int(n_parts)
 
 
 @partial_of_preset()
@@ -426,6 +496,8 @@ def resolve_preset(
     for name in ("class_weights", "loss_fn_config"):
         if name in given:
             changes[name] = tuple(_read_pair(name, pair) for pair in given[name])
+    if "kl_reference_config" in given:
+        changes["kl_reference_config"] = tuple(tuple(pair.partition(":")[::2]) for pair in given["kl_reference_config"])
     made = lay_over(preset or find_preset(given["preset"]), changes)
     return made if preset is not None or "release" not in given else follow_release(made, given["release"])
 
@@ -490,4 +562,8 @@ def _read_pair(option: str, pair: str) -> tuple[str, float]:
         raise SciSciRLError(f"{option} is {pair!r}, needs NAME:NUMBER, for example {_EXAMPLES[option]}.") from None
 
 
-_EXAMPLES: Final = {"class_weights": "disruptive:3,neutral:1", "loss_fn_config": "clip_low_threshold:0.8"}
+_EXAMPLES: Final = {
+    "class_weights": "disruptive:3,neutral:1",
+    "loss_fn_config": "clip_low_threshold:0.8",
+    "stream_minibatch_config": "num_minibatches:4",
+}

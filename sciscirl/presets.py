@@ -179,8 +179,11 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     for name, whole in (("style", "own_prompt"), ("reward", "own_reward")):
         if own.get(name, getattr(preset.rules, name)) != getattr(preset.rules, name):
             own[whole] = None
-    if isinstance(own.get("loss_fn_config"), Mapping):
-        own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
+    own |= {
+        name: tuple(own[name].items())
+        for name in ("loss_fn_config", "kl_reference_config")
+        if isinstance(own.get(name), Mapping)
+    }
     if own.get("learning_rate") == "auto":
         own["learning_rate"] = recommend_learning_rate(own.get("model", preset.model))
     if own.get("loss_fn", preset.optimiser.loss_fn) != preset.optimiser.loss_fn:
@@ -262,6 +265,7 @@ def describe(preset: Preset) -> dict[str, object]:
     """Return a preset in JSON types, flat, for the record of a run; without class counts, which the release decides."""
     own = {"name": preset.name, "base": preset.base} | preset.list_settings()
     own["loss_fn_config"] = dict(preset.optimiser.loss_fn_config)
+    own["kl_reference_config"] = dict(preset.optimiser.kl_reference_config) or None
     challenge = {} if preset.adversarial is None else {"adversarial": asdict(preset.adversarial)}
     return own | challenge | describe_rules(preset.rules)
 
@@ -321,8 +325,11 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
     name = check_value("name", settings.get("name"), str, SciSciRLError)
     preset = PRESETS.get(name) or Preset(name=name, change="")
     own = {key: value for key in (*SETTINGS, "base") if (value := settings.get(key)) is not None}
-    if isinstance(own.get("loss_fn_config"), Mapping):
-        own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
+    own |= {
+        name: tuple(own[name].items())
+        for name in ("loss_fn_config", "kl_reference_config")
+        if isinstance(own.get(name), Mapping)
+    }
     rules = recall_rules(settings)
     own |= {one.name: getattr(rules, one.name) for one in fields(rules)}
     preset = preset.with_settings(**own)

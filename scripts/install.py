@@ -9,6 +9,8 @@ installation. Nothing is built from source but this project and jsonpath-rw (whi
 wheel), with the setuptools of constraints.txt. The pip that comes with Python may be too old to compare hashes of what
 a requirement brings along, so pip itself comes first, compared likewise. Then uv installs the rest, in a quarter of
 pip's time. Where it fails, or pip's settings name an index, pip installs everything.
+
+Standard error shows which step runs; what a tool said is shown if it fails.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 HOME = Path(__file__).resolve().parent.parent
 CONSTRAINTS = HOME / "constraints.txt"
@@ -32,6 +36,8 @@ CUDA = TORCH_CPU.with_name("cuda.txt")
 TOOLS = ("pip", "setuptools", "uv")
 #: Nothing is built but what exists as source only.
 WHEELS = ("--only-binary", ":all:", "--no-binary", "jsonpath-rw", "--no-build-isolation")
+#: What shows progress; the package itself needs others that are not there yet.
+SHOWS = HOME / "sciscidata" / "terminal" / "heartbeat.py"
 #: Folders of packages that are compiled when they are imported.
 SELDOM_IMPORTED = r"[/\\](tests?|testing|transformers[/\\]models|torch[/\\]_inductor|moto)[/\\]"
 
@@ -66,13 +72,39 @@ def pins_of(constraints: str, names: Sequence[str]) -> str:
     return "".join(pins[name] for name in names)
 
 
-def make_environment(folder: Path) -> Path:
+class Steps:
+    """The steps of an installation: each command is one, and shown while it runs."""
+
+    def __init__(self, n_steps: int) -> None:
+        shown = runpy.run_path(str(SHOWS))
+        self.n_steps, self.number, self.follow = n_steps, 0, shown["follow"]
+        self.heartbeat: Any = shown["Heartbeat"]()
+
+    def begin(self, what: str) -> None:
+        """Say that the next step begins."""
+        self.number += 1
+        self.heartbeat.begin(f"step {self.number}/{self.n_steps}: {what}")
+
+    def run(self, *command: str, about: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a command as a part of this step, and return what it said."""
+        return self.follow(list(command), lambda line: self.heartbeat.note(about + line))
+
+    def must(self, *command: str) -> None:
+        """Run a command; where it fails, show what it said and stop."""
+        done = self.run(*command)
+        if done.returncode:
+            self.heartbeat.end()
+            short = " ".join(command)[:300]
+            sys.exit(f"{done.stdout}error: not installed. This failed with {done.returncode}: {short}")
+
+
+def make_environment(folder: Path, steps: Steps) -> Path:
     """Make the environment if it is not there, or has no pip: uv made it, or Debian's python3-venv was missing."""
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():
-        run([sys.executable, "-m", "venv", str(folder)])
-    elif subprocess.run([str(python), "-c", "import pip"], capture_output=True, check=False).returncode:
-        run([str(python), "-m", "ensurepip"], stdout=subprocess.DEVNULL)
+        steps.must(sys.executable, "-m", "venv", str(folder))
+    elif steps.run(str(python), "-c", "import pip").returncode:
+        steps.must(str(python), "-m", "ensurepip")
     return python
 
 
@@ -94,56 +126,71 @@ def main() -> None:
     parser.add_argument("--venv", type=Path, default=HOME / ".venv", help="made if it is not there (.venv)")
     options = parser.parse_args()
     requirements = requirements_of(project, options.extras)
-    python = make_environment(options.venv)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    has_torch = any(re.match(r"torch\b", requirement) for requirement in requirements)
+    steps = Steps(6 if has_torch else 5)
+    with steps.heartbeat:
+        python = install(options.venv, requirements, steps, has_torch=has_torch)
+    print(f"installed; activate: source {python.parent / 'activate'}")
+
+
+def install(folder: Path, requirements: list[str], steps: Steps, *, has_torch: bool) -> Path:
+    """Make the environment, and install into it. Return its interpreter."""
+    steps.begin(f"make the environment {folder}")
+    python = make_environment(folder, steps)
+    pip = [str(python), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--no-compile"]
     checked = [*pip, "--require-hashes", *WHEELS]
-    with tempfile.TemporaryDirectory() as folder:
-        tools = Path(folder) / "tools.txt"
+    steps.begin(f"fetch {', '.join(TOOLS)}")
+    with tempfile.TemporaryDirectory() as home:
+        tools = Path(home) / "tools.txt"
         tools.write_text(pins_of(CONSTRAINTS.read_text("utf-8"), TOOLS), "utf-8")
         # An old pip would warn of the names of WHEELS.
-        run([*pip, "--require-hashes", "--only-binary", ":all:", "--requirement", str(tools)])
-    if any(re.match(r"torch\b", requirement) for requirement in requirements):
-        install_cpu_torch(checked)
+        steps.must(*pip, "--require-hashes", "--only-binary", ":all:", "--requirement", str(tools))
+    if has_torch:
+        steps.begin("fetch torch for CPUs (200 MB)")
+        install_cpu_torch(checked, steps)
     first = compile_packages(python, n_processes=1)  # what is there, while the rest is fetched
-    if not install_by_uv(python, requirements):
-        run([*checked, "--constraint", str(CONSTRAINTS), *requirements])
+    steps.begin("fetch and install the packages")
+    if not install_by_uv(python, requirements, steps):
+        steps.heartbeat.note("uv cannot; pip does")
+        steps.must(*checked, "--constraint", str(CONSTRAINTS), *requirements)
+    steps.begin("install this project")
     first.wait()
     rest = compile_packages(python, n_processes=0)
     os.environ["PYTHONWARNINGS"] = "ignore"  # setuptools explains what an editable installation is
     # The other mode loses to a folder named like a package, as a clone is for those who work beside it.
     mode = ["--config-settings", "editable_mode=compat"]
-    run([*pip, "--no-deps", "--no-build-isolation", *mode, "--editable", str(HOME)])
+    steps.must(*pip, "--no-deps", "--no-build-isolation", *mode, "--editable", str(HOME))
+    steps.begin("compile what is imported often")
     rest.wait()
-    print(f"installed; activate: source {python.parent / 'activate'}")
+    return python
 
 
-def install_cpu_torch(pip: list[str]) -> None:
+def install_cpu_torch(pip: list[str], steps: Steps) -> None:
     """Install the CPU build if there is one; if not, the torch of PyPI comes with the rest, on Linux with CUDA."""
-    command = [*pip, "--no-deps", "--requirement", str(TORCH_CPU)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = steps.run(*pip, "--no-deps", "--requirement", str(TORCH_CPU))
     # The second where pip's own constraints pin another build.
-    is_missing = any(said in done.stderr for said in ("No matching distribution found", "ResolutionImpossible"))
+    is_missing = any(said in done.stdout for said in ("No matching distribution found", "ResolutionImpossible"))
     if done.returncode and not is_missing:
-        sys.exit(f"{done.stderr}error: not installed: {TORCH_CPU.name}")
+        steps.heartbeat.end()
+        sys.exit(f"{done.stdout}error: not installed: {TORCH_CPU.name}")
 
 
-def install_by_uv(python: Path, requirements: list[str]) -> bool:
+def install_by_uv(python: Path, requirements: list[str], steps: Steps) -> bool:
     """Install what is asked for and not there yet; return whether that is done, since pip can do it, too."""
     settings = subprocess.run([str(python), "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
     if re.search(r"\.(no-)?index(-url)?=", settings.stdout):
         return False  # uv does not read these settings
     uv = [str(python), "-m", "uv", "pip", "install", "--python", str(python), *WHEELS]
-    plan = subprocess.run(
-        [*uv, "--dry-run", "--constraint", str(CONSTRAINTS), *requirements], capture_output=True, text=True, check=False
-    )
+    plan = steps.run(*uv, "--dry-run", "--constraint", str(CONSTRAINTS), *requirements)
     if plan.returncode:
         return False
-    names = re.findall(r"^ \+ ([\w.-]+)==", plan.stderr, re.M)
+    names = re.findall(r"^ \+ ([\w.-]+)==", plan.stdout, re.M)
     with tempfile.TemporaryDirectory() as folder:
         pins = Path(folder) / "pins.txt"
         pins.write_text(pins_of(CONSTRAINTS.read_text("utf-8") + CUDA.read_text("utf-8"), names), "utf-8")
         command = [*uv, "--no-deps", "--require-hashes", "--requirement", str(pins)]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        done = steps.run(*command, about=f"{len(names)} packages: ")
+    return done.returncode == 0
 
 
 def compile_packages(python: Path, n_processes: int) -> subprocess.Popen[bytes]:
@@ -156,13 +203,6 @@ def compile_packages(python: Path, n_processes: int) -> subprocess.Popen[bytes]:
     folders = [packages, str(HOME / "sciscidata"), str(HOME / "sciscirl")]
     command = [str(python), "-m", "compileall", "-q", "-j", str(n_processes), "-x", SELDOM_IMPORTED, *folders]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def run(command: list[str], stdout: int | None = None) -> None:
-    """Run a command, which says itself what is wrong; stop where it fails."""
-    done = subprocess.run(command, stdout=stdout, check=False)
-    if done.returncode:
-        sys.exit(f"error: not installed. This failed with {done.returncode}: {' '.join(command)[:300]}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 python benchmarks/judgement/show.py keep SLICES RESULT.jsonl ...    # scores and counts, no text, into results/
 python benchmarks/judgement/show.py                                 # docs/rl/judgement.md and its picture
+python benchmarks/judgement/show.py take runs/ladder/results        # rows of ``sciscirl ladder`` in the page's form
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ from kept import (
     share_out,
 )
 from slices import LABELS, SLICES
+
+from sciscirl.lab.analysis.result_file import read_result
+from sciscirl.lab.analysis.seen import say_known
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "rl" / "judgement.md"
@@ -210,6 +214,28 @@ def say_corrected(slices: Slices, runs: Runs, way: str) -> str:
     return f"{after.mean():.2f}, {say(find_gains(slices, runs, way, 'corrected'), 3, '+')}"
 
 
+def take(folder: Path) -> str:
+    """Return the rows of result files of one release, such as those of ``sciscirl ladder``, in the form of the page."""
+    rows: dict[tuple[bool, str, str], list[np.ndarray]] = {}
+    papers: list[tuple[str, str]] = []
+    name = ""
+    for path in sorted(folder.glob("*.result.json")):
+        answers, facts = read_result(path)
+        settings, answers = facts["settings"], answers.sort("openalex_id")
+        name = json.loads(path.read_text("utf-8"))["release"]["name"]
+        own = [*answers.select("openalex_id", "gold").iter_rows()]
+        if papers and own != papers:
+            raise SystemExit(f"{path} is of other papers than the files before it. Give results of one release.")
+        papers, row = own, settings.get("row", path.name.removesuffix(".result.json"))
+        way = row if "baseline" in settings else f"{Path(settings['model']).name}, {row}"
+        right = answers.select((pl.col("label") == pl.col("gold")).fill_null(value=False) * 1.0).to_series()
+        rows.setdefault(("baseline" not in settings, say_known(settings), way), []).append(right.to_numpy())
+    if not rows:
+        raise SystemExit(f"{folder} has no result files. Give the folder results of sciscirl ladder.")
+    head = ["sees", "way", f"`{name}`, {len(papers):,} papers"]
+    return to_table(head, [[saw, way, say(np.array(seeds))] for (_, saw, way), seeds in sorted(rows.items())])
+
+
 def show_shares(shares: list[float]) -> str:
     return " ".join(f"{share:.2f}" for share in shares)
 
@@ -286,11 +312,15 @@ def show() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    keeping = parser.add_subparsers(dest="step").add_parser("keep")
+    steps = parser.add_subparsers(dest="step")
+    keeping = steps.add_parser("keep")
     keeping.add_argument("slices", type=Path)
     keeping.add_argument("results", type=Path, nargs="+")
+    steps.add_parser("take").add_argument("folder", type=Path)
     options = parser.parse_args()
     if options.step == "keep":
         keep(options.slices, options.results)
+    elif options.step == "take":
+        print(take(options.folder))
     else:
         show()

@@ -110,7 +110,7 @@ class Option:
         if isinstance(value, list | tuple) and self._item is not None and self._item.optional:
             return [None if one in _NO_LIMIT else one for one in value]
         if isinstance(value, str):
-            if self.hint.optional and self.is_number and value in _NO_LIMIT:
+            if self.hint.optional and self.is_number and value.lower() in _NO_LIMIT:
                 return None
             if Path in self.hint.kinds or self.hint.meta("title") in ("FOLDER", "FILE"):
                 from sciscidata.storage import expand_home  # with what follows, too slow for a first --help
@@ -339,19 +339,26 @@ class OptionParser(argparse.ArgumentParser):
         return f"{words[0]!r} is no option.{near}"
 
     def _as_flags(self, words: Sequence[str]) -> Iterator[str]:
-        """Write pairs as flags.
+        """Write pairs as flags, and ``name.key=value`` as one of several words of a flag, ``key:value``.
 
         Example:
             >>> from sciscidata.options.commands import make_parser
             >>> def sleep(*, hours: int = 8, is_deep: bool = False, places: tuple[str, ...] = ()) -> None: ...
             >>> [*make_parser(sleep, "sleep")._as_flags(["hours=9", "--is_deep=no", "places=a,b", "hour=9"])]
             ['--hours=9', '--no-is-deep', '--places', 'a', 'b', '--hour=9']
+            >>> [*make_parser(sleep, "sleep")._as_flags(["places.bed=a", "--places.sofa", "b", "hours=9"])]
+            ['--hours=9', '--places', 'bed:a', 'sofa:b']
         """
         named = {option.name: option for option in self._options.values() if option.has_flag}
-        has_places, is_value = len(named) < len(self._options), False
-        for word in words:
+        has_places, is_value, pairs = len(named) < len(self._options), False, dict[str, list[str]]()
+        rest = iter(words)
+        for word in rest:
             is_flag, (name, equals, value) = word.startswith("--"), word.removeprefix("--").partition("=")
             name = name.replace("-", "_") if is_flag else name
+            whole, dot, key = name.partition(".")
+            if dot and (is_flag or equals) and (pair := named.get(whole)) and pair.hint.is_list and not is_value:
+                pairs.setdefault(pair.flag, []).append(f"{key}:{value if equals else next(rest, '')}")
+                continue
             option = named.get(name) if (is_flag or equals) and not (is_value and not is_flag) else None
             is_value = False
             if option is None:
@@ -366,6 +373,8 @@ class OptionParser(argparse.ArgumentParser):
             else:
                 is_value = not equals and bool not in option.hint.kinds and not option.hint.is_list
                 yield f"{option.flag}={value}" if equals else option.flag
+        for flag, found in pairs.items():
+            yield from (flag, *found)
 
     def format_help(self) -> str:
         """Format the short help."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
+from sciscidata.terminal.heartbeat import Heartbeat
 from sciscidata.terminal.messages import printable
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,40 @@ def begin_step(name: str) -> None:
     names = _steps.get()
     if name in names:
         logger.info("step %d/%d: %s", names.index(name) + 1, len(names), name)
+
+
+@contextmanager
+def show_steps(*names: str, then: str = "", notes_of: str = "") -> Generator[None]:
+    """Name the steps of a command, and show on standard error which one runs, and since when.
+
+    ``then`` is the step after which the command itself says how it goes on. What the logger ``notes_of`` says is shown
+    behind a step.
+    """
+
+    class Shown(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said = record.getMessage()
+            if record.name != logger.name:
+                heartbeat.note(said)
+                return
+            heartbeat.begin(said)
+            if then and said.endswith(f": {then}"):
+                heartbeat.end()
+
+    handler, heard = Shown(), [logger, *([logging.getLogger(notes_of)] if notes_of else [])]
+    levels = [one.level for one in heard]
+    with name_steps(*names, *([then] if then else [])), Heartbeat() as heartbeat:
+        for one in heard:
+            one.addHandler(handler)
+            one.setLevel(logging.INFO)
+            one.propagate = False
+        try:
+            yield
+        finally:
+            for one, level in zip(heard, levels, strict=True):
+                one.removeHandler(handler)
+                one.setLevel(level)
+                one.propagate = True
 
 
 class Advance(Protocol):

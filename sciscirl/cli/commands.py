@@ -8,17 +8,18 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata import __version__
 from sciscidata.errors import how_to_install
-from sciscidata.options.commands import InFile, Program
+from sciscidata.options.commands import InFile, Program, make_parser
 from sciscirl.envs.models import SHORT_NAMES
 from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.lab import commands as lab
-from sciscirl.lab.commands import name_report, show
+from sciscirl.lab.commands import name_report, refuse_of_other, show
 
 if TYPE_CHECKING:
     import sciscirl.lab.evaluation.config
@@ -37,9 +38,7 @@ def show_run(folder: Path, release: str) -> None:
 
 def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run[Any]], Path]) -> None:
     """Train, or describe it; refuse options that only another backend has."""
-    for options in given.values():
-        if strange := [name for name in options.keywords if name not in given[backend].keywords]:
-            raise SciSciRLError(f"--backend {backend} has no option --{strange[0].replace('_', '-')}.")
+    refuse_of_other(backend, given)
     from sciscirl.options import resolve_run
 
     run = resolve_run(given[backend]())  # what is wrong with it is said before seconds of imports
@@ -48,8 +47,12 @@ def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run
 
         show(describe_run(run))
         return
-    folder = start(run)
-    if os.environ.get("RANK", "0") == "0":  # of several processes, the first speaks
+    from sciscirl.lab.training.console import show_start
+
+    is_first = os.environ.get("RANK", "0") == "0"  # of several processes, the first speaks
+    with show_start(is_local=backend != "tinker") if is_first else nullcontext():
+        folder = start(run)
+    if is_first:
         show_run(folder, run.options.release)
 
 
@@ -67,7 +70,7 @@ def train(
 
     Shown:
         --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate --eval-every
-        --resume --dry-run --group-size --backend
+        --behavior-if-log-dir-exists --dry-run --group-size --backend
 
     Example:
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
@@ -99,7 +102,7 @@ def sft(
 
     Shown:
         --preset --release --model --log-path --max-steps --n-train --batch-size --learning-rate --eval-every
-        --resume --dry-run --backend --n-epochs
+        --behavior-if-log-dir-exists --dry-run --backend --n-epochs
 
     Example:
         sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
@@ -129,7 +132,7 @@ def evaluate(
     Args:
         baselines: judge six baselines too: majority, random by prior, words, what was known at publication, both, and
             later counts.
-        from_predictions: compute the metrics of this predictions file again; takes no other option.
+        from_predictions: compute the metrics of this predictions file again; takes no other option but plugin.
 
     Shown:
         --run --release --model --local-model --split --preset --temperature --answers --n-papers --baselines --out
@@ -141,12 +144,14 @@ def evaluate(
     from sciscirl.lab.analysis.seen import read_seen
     from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
     from sciscirl.lab.evaluation.results import render_metrics, say_judged
+    from sciscirl.options import PluginOptions
 
-    given = set(config.keywords)
+    given = set(config.keywords) - ({"plugin"} if from_predictions else set())
     if from_predictions is not None:
         if given or baselines:
             others = ", ".join(f"{name}=..." for name in sorted(given) or ["baselines"])
             raise SciSciRLError(f"from_predictions=... takes no other option. Leave out {others}.")
+        PluginOptions(plugin=config.keywords.get("plugin"))
         name = from_predictions.stem
         show(render_metrics({name: evaluate_predictions(from_predictions)}, {name: read_seen(from_predictions.parent)}))
         return
@@ -195,6 +200,19 @@ def _use_own_name(word: str) -> str:
     dashes, name, rest = re.fullmatch(r"(--|)([\w-]*)(.*)", word, re.DOTALL).groups()  # pyright: ignore[reportOptionalMemberAccess]
     own = COOKBOOK.get(name.replace("-", "_")) if dashes or rest.startswith("=") else None
     return f"{dashes}{own}{rest}" if own else word
+
+
+def _refuse_gone(command: str, words: Sequence[str]) -> None:
+    """Refuse options of before by those of today."""
+    from sciscirl.options import GONE, name_anew
+
+    for word, following in zip(words, [*words[1:], "--"], strict=True):
+        flag, equals, value = word.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        if name in GONE and (equals or flag.startswith("--")):
+            near = name_anew(name, value if equals or following.startswith("--") else following)
+            parser = make_parser(PROGRAM.commands[command], f"sciscirl {command}")
+            parser.error(f"there is no option {name}. Did you mean {near}?")
 
 
 def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -282,10 +300,11 @@ class _Program(Program):
         """Read the values of a command."""
         from sciscirl.options import refuse_without_effect  # loads what the other commands need not
 
-        words = [_use_own_name(word) for word in words] if name in ("train", "sft") else words
-        refuse_without_effect(
-            name, {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
-        )
+        words = [_use_own_name(word) for word in words] if name in ("train", "sft", "sweep", "evaluate") else words
+        if name in ("train", "sft", "sweep"):
+            _refuse_gone(name, words)
+        names = [re.split(r"[=.]", word.removeprefix("--"))[0] for word in words]
+        refuse_without_effect(name, {one.replace("-", "_"): one for one in names})
         return _fetch_release(_find_models(super().read(name, words)))
 
     def name_flags(self, name: str, message: str, in_file: InFile) -> str:
@@ -303,7 +322,7 @@ class _Program(Program):
 _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
 _COMMANDS: Final = (
     *(train, sft, evaluate, presets, lab.calibrate, lab.select, lab.compare, lab.report, lab.model),
-    *(lab.serve, lab.merge, lab.sweep, lab.sweep_repro, lab.export_task, demo),
+    *(lab.serve, lab.merge, lab.sweep, lab.sweep_repro, lab.ladder, lab.export_task, demo),
 )
 PROGRAM: Final = _Program(
     "sciscirl",

@@ -15,7 +15,7 @@ MODEL_CODE: Final = "HF_TRUST_REMOTE_CODE"
 ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 #: What helps where a file of an adapter is damaged.
 REMEDY: Final = (
-    "Put the files back as they were; the adapter of a run is made anew where the run is resumed: resume=True."
+    "Put the files back as they were. A run that is resumed makes its adapter anew: behavior_if_log_dir_exists=resume."
 )
 
 

@@ -6,9 +6,12 @@ import asyncio
 import logging
 import shlex
 import signal
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata.terminal.messages import printable
 from sciscirl.errors import SciSciRLError
@@ -22,9 +25,11 @@ if TYPE_CHECKING:
     import sciscirl.lab.local_server.server
     import sciscirl.lab.local_server.tiny_model
     import sciscirl.lab.report.report
+    import sciscirl.lab.studies.ladder_options
     import sciscirl.lab.studies.sweep_options
     import sciscirl.options
 
+_PIP: Final = "sciscirl.lab.models.pip"  # what logs the lines of pip
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
 
 
@@ -39,7 +44,7 @@ def name_report(folder: Path, release: str, split: str) -> str:
     return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
 
 
-def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
+def calibrate(evaluation: Path, own: sciscirl.options.PluginOptions, *, on: Path, out: Path | None = None) -> None:
     """Calibrate probabilities by one temperature, found on development papers.
 
     Args:
@@ -56,7 +61,11 @@ def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
     show(f"{render_calibration(result)}\nresult: {result.out}")
 
 
-def select(run: Path, config: sciscirl.lab.analysis.select_checkpoint.SelectionConfig) -> None:
+def select(
+    run: Path,
+    own: sciscirl.options.PluginOptions,
+    config: sciscirl.lab.analysis.select_checkpoint.SelectionConfig,
+) -> None:
     """Choose a checkpoint of a training run by its evaluations.
 
     Args:
@@ -73,6 +82,7 @@ def select(run: Path, config: sciscirl.lab.analysis.select_checkpoint.SelectionC
 def compare(
     predictions: tuple[str, ...],
     config: sciscirl.lab.analysis.compare.CompareConfig,
+    own: sciscirl.options.PluginOptions,
     *,
     release: Path | None = None,
     out: Path | None = None,
@@ -99,9 +109,10 @@ def report(
     runs: tuple[Path, ...],
     config: partial[sciscirl.lab.report.report.ReportConfig],
     code: sciscirl.options.ModelCodeOptions,
+    own: sciscirl.options.PluginOptions,
     *,
     final: bool = False,
-    metric: sciscirl.lab.analysis.select_checkpoint.Criterion = "macro_f1",
+    metric: str = "macro_f1",
     base_url: str | None = None,
 ) -> None:
     """Show runs and evaluations in one HTML page.
@@ -153,9 +164,10 @@ def serve(
     Example:
         sciscirl serve --tiny --release slices/synthetic
     """
+    from sciscidata.terminal.progress import begin_step, show_steps
     from sciscirl.errors import LocalServerError
     from sciscirl.lab.local_server import server
-    from sciscirl.lab.local_server.environment import set_up_environment
+    from sciscirl.lab.local_server.environment import SET_UP, is_set_up, set_up_environment
     from sciscirl.lab.local_server.tiny_model import TINY_RENDERER, get_tiny_model
     from sciscirl.task.papers import PaperView
     from sciscirl.task.release import read_split
@@ -164,13 +176,20 @@ def serve(
         raise SciSciRLError("serve needs one of --tiny and --model.")
     logging.basicConfig(format="%(message)s")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are stopped either way
-    if tiny:
-        papers = read_split(release, "train")[:_N_PAPERS] if release else []
-        views = [view for paper in papers if isinstance(view := paper.view, PaperView)]
-        config = partial(config, model=get_tiny_model(views, tiny_config, cache=cache))
-    options = config()
-    python = set_up_environment(cuda=cuda, cache=cache)
-    with server.serve(options, python) as served:
+    make, load, ready = "make the tiny model", "load the model, the first time compile it", "ready"
+    set_up = [] if is_set_up(cuda=cuda, cache=cache) else SET_UP
+    with ExitStack() as ending:
+        with show_steps(*([make] if tiny else []), *set_up, load, then=ready, notes_of=_PIP):
+            if tiny:
+                begin_step(make)
+                papers = read_split(release, "train")[:_N_PAPERS] if release else []
+                views = [view for paper in papers if isinstance(view := paper.view, PaperView)]
+                config = partial(config, model=get_tiny_model(views, tiny_config, cache=cache))
+            options = config()
+            python = set_up_environment(cuda=cuda, cache=cache)
+            begin_step(load)
+            served = ending.enter_context(server.serve(options, python))
+            begin_step(ready)
         exported = served.environment | {"MODEL": served.model} | ({"RENDERER": TINY_RENDERER} if tiny else {})
         for name, value in exported.items():
             show(f"export {name}={shlex.quote(value)}")
@@ -196,13 +215,18 @@ def model(
     Example:
         sciscirl model smollm2
     """
-    from sciscirl.lab.models.fetch_model import fetch_model
-    from sciscirl.runs.chat_format import choose_renderer
+    from sciscidata.terminal.progress import begin_step, show_steps
 
     logging.basicConfig(format="%(message)s")
-    folder = fetch_model(source, dtype=dtype, cache=cache)
+    with show_steps(step := f"bring {source}", notes_of=_PIP):
+        begin_step(step)
+        from sciscirl.lab.models.fetch_model import fetch_model
+        from sciscirl.runs.chat_format import choose_renderer
+
+        folder = fetch_model(source, dtype=dtype, cache=cache)
+        renderer = choose_renderer(str(folder))
     show(f"export MODEL={shlex.quote(str(folder))}")
-    show(f"export RENDERER={choose_renderer(str(folder))}")
+    show(f"export RENDERER={renderer}")
 
 
 def merge(
@@ -221,45 +245,112 @@ def merge(
     Example:
         sciscirl merge runs/exp4 --out models/exp4
     """
-    from sciscirl.lab.sft.merge import merge_adapter
+    from sciscidata.terminal.progress import begin_step, show_steps
 
-    merged = merge_adapter(adapter, out, options)
+    with show_steps(step := f"merge {adapter}"):
+        begin_step(step)
+        from sciscirl.lab.sft.merge import merge_adapter
+
+        merged = merge_adapter(adapter, out, options)
     show(f"model: {merged}")
 
 
-def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: sciscirl.options.ModelCodeOptions) -> None:
+def refuse_of_other(backend: str, given: Mapping[str, partial[Any]]) -> None:
+    """Refuse options that only another backend has (SciSciRLError)."""
+    for options in given.values():
+        if strange := [name for name in options.keywords if name not in given[backend].keywords]:
+            raise SciSciRLError(f"--backend {backend} has no option --{strange[0].replace('_', '-')}.")
+
+
+def sweep(
+    tinker: partial[sciscirl.lab.studies.sweep_options.SweepOptions],
+    local: partial[sciscirl.lab.studies.sweep_options.LocalSweepOptions],
+    code: sciscirl.options.ModelCodeOptions,
+    *,
+    backend: Literal["tinker", "local"] = "tinker",
+) -> None:
     """Train presets with several seeds and compare them.
 
     Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
     takes more seeds.
 
+    Args:
+        backend: where to train: a Tinker server, or your own hardware, as train --backend local and sft --backend peft.
+
     Shown:
         --preset --seeds --way --vary --jobs --release --model --out --max-steps --n-train --n-test --learning-rate
-        --dry-run
+        --dry-run --backend
 
     Example:
         sciscirl sweep preset=exp4,exp6 seeds=0,1,2 --release slices/synthetic --model Qwen/Qwen3-8B --out runs/sweep
     """
+    given = {"tinker": tinker, "local": local}
+    refuse_of_other(backend, given)
+    options = given[backend]()
     from sciscirl.lab.studies.sweep import render_plan, render_sweep, run_sweep
 
     if options.dry_run:
         show(render_plan(options))
         return
-    told = logging.getLogger("sciscirl.lab.studies.sweep")
+    with _progress_of_studies():
+        result = asyncio.run(run_sweep(options))
+    following = name_report(Path(options.out), options.release, result.split)
+    show(f"{render_sweep(result)}\nresult: {options.out}; next: {following}")
+    if result.n_missing:
+        missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
+        raise SciSciRLError(f"{missing} not ended; see above. The same command goes on with them.")
+
+
+@contextmanager
+def _progress_of_studies() -> Generator[None]:
+    """Show how far a sweep or a ladder is."""
+    told = logging.getLogger("sciscirl.lab.studies")
     told.setLevel(logging.INFO)
     handler = logging.StreamHandler()
     # A loop that ran in this process shows warnings, too; of loops in other processes none can.
     handler.addFilter(lambda record: record.levelno == logging.INFO or not logging.getLogger().handlers)
     told.addHandler(handler)
     try:
-        result = asyncio.run(run_sweep(options))
+        yield
     finally:
         told.removeHandler(handler)
-    following = name_report(Path(options.out), options.release, result.split)
-    show(f"{render_sweep(result)}\nresult: {options.out}; next: {following}")
-    if result.n_missing:
-        missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
-        raise SciSciRLError(f"{missing} not ended; see above. The same command goes on with them.")
+
+
+def ladder(
+    options: sciscirl.lab.studies.ladder_options.LadderOptions,
+    code: sciscirl.options.ModelCodeOptions,
+    *,
+    yes: bool = False,
+) -> None:
+    """Run the ladder of a model on a Tinker server: zero-shot, supervised, by reward, and both.
+
+    Says the price first. Dev makes every choice, and test is looked at when all training is over. A ladder that was
+    stopped goes on with the same command.
+
+    Args:
+        yes: pay the price without being asked.
+
+    Shown:
+        --release --model --preset --seeds --way --style --out --max-steps --sft-max-steps --n-train --n-test
+        --eval-every --save-every --jobs --base-url --dry-run --yes
+
+    Example:
+        sciscirl ladder --release slices/synthetic --model Qwen/Qwen3-8B --out runs/ladder
+    """
+    from sciscirl.lab.studies.ladder import render_ladder, render_ladder_plan, run_ladder
+
+    def confirm(price: str) -> bool:
+        show(price, flush=True)
+        if yes or not sys.stdin.isatty():
+            return yes
+        return input("go on? [y/N] ").strip().lower() in ("y", "yes")
+
+    with _progress_of_studies():
+        if options.dry_run:
+            show(render_ladder_plan(options))
+            return
+        result = asyncio.run(run_ladder(options, confirm))
+    show(f"{render_ladder(result)}\npage: {result.page}; result files: {result.page.parent / 'results'}")
 
 
 def sweep_repro(

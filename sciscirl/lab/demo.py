@@ -166,7 +166,7 @@ def run_demo(
                 continue
             is_begun = step.resumes and (step.folder / RUN_FILE).exists()
             try:
-                programs[step.words[0]]([*step.words[1:], *(["--resume"] if is_begun else [])])
+                programs[step.words[0]]([*step.words[1:], *(["behavior_if_log_dir_exists=resume"] if is_begun else [])])
             except KeyboardInterrupt:
                 show("\nstopped. Repeat the command to go on.")
                 raise

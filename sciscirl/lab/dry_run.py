@@ -147,31 +147,18 @@ def render_plan(
     evaluator, papers = make_evaluator(run, builder), builder.train_papers()
     rules, renderer = evaluator.rules, evaluator.renderer
     check_fit(papers, rules, renderer)
-    plan_run(run.folder, Path(options.release), settings, resume=options.resume)
+    plan_run(run.folder, Path(options.release), settings, options.behavior_if_log_dir_exists)
     n_test = len(evaluator.papers) * preset.judging.eval_group_size
     n_steps = run.count_steps(len(papers) // batch_size)
     shown = papers.first(n_steps * batch_size)
-    n_counted = min(len(shown), _N_PROMPTS_COUNTED)
-    sample = [shown[place * len(shown) // n_counted] for place in range(n_counted)]
+    sample = _draw(shown)
     messages = [build_messages(paper, rules, renderer) for paper in sample]
     prompts = [renderer.build_generation_prompt(one).to_ints() for one in messages]
     lengths = [len(prompt) for prompt in prompts]
     labels = {column: words[1] for column, words in list_labels(rules.target).items()}
     short = count_tokens(renderer, render_answer(labels, rules.contract, rules.target))
-    n_evaluations = -(-n_steps // options.eval_every) + 1
-    mean, n_turns = statistics.fmean(lengths), 1
-    prompt_tokens = mean
-    if preset.adversarial is not None:
-        n_turns = 2
-        prompt_tokens += mean + preset.max_tokens + count_second_turn(rules, renderer)
-    n_trained = n_steps * batch_size * group_size
-    one = _name_one(rules.target)
-    n_answers = n_trained * (1 + preset.sampling.dynamic_sampling) + n_evaluations * n_test
-    usage = Usage(
-        prefill=round(n_answers * prompt_tokens),
-        sample=n_answers * preset.max_tokens * n_turns,
-        train=round(n_trained * (prompt_tokens + preset.max_tokens * n_turns)),
-    )
+    n_evaluations, mean, one = _count_evaluations(run, n_steps), statistics.fmean(lengths), _name_one(rules.target)
+    usage = _count_training(run, evaluator, n_steps, mean)
     examples = {
         f"prompt {number} of {paper.openalex_id}, {len(prompt):,} tokens": str(renderer.tokenizer.decode(prompt))
         for number, (paper, prompt) in enumerate(zip(sample[:_N_SHOWN], prompts, strict=False), 1)
@@ -190,6 +177,62 @@ def render_plan(
     return _show_plan(resolved, evaluator, messages[0][0]["content"], examples, facts)
 
 
+def _draw(shown: Sequence[Paper]) -> list[Paper]:
+    n_counted = min(len(shown), _N_PROMPTS_COUNTED)
+    return [shown[place * len(shown) // n_counted] for place in range(n_counted)]
+
+
+def _count_evaluations(run: Run[Any], n_steps: int) -> int:
+    return -(-n_steps // run.options.eval_every) + 1
+
+
+def _count_answers(run: Run[Any], evaluator: LabelEvaluator, n_answers: int, prompt_tokens: float) -> Usage:
+    """Count the tokens of so many answers, each as long as it may be."""
+    most, n_turns, read = run.preset.max_tokens, 1, prompt_tokens
+    if run.preset.adversarial is not None:
+        n_turns = 2
+        read += prompt_tokens + most + count_second_turn(evaluator.rules, evaluator.renderer)
+    return Usage(prefill=round(n_answers * read), sample=n_answers * most * n_turns, train=0)
+
+
+def _count_training(run: Run[TrainOptions], evaluator: LabelEvaluator, n_steps: int, prompt_tokens: float) -> Usage:
+    preset = run.preset
+    n_test = len(evaluator.papers) * preset.judging.eval_group_size
+    n_trained = n_steps * preset.order.batch_size * preset.sampling.group_size
+    n_answers = n_trained * (1 + preset.sampling.dynamic_sampling) + _count_evaluations(run, n_steps) * n_test
+    learned = _count_answers(run, evaluator, n_trained, prompt_tokens)
+    asked = _count_answers(run, evaluator, n_answers, prompt_tokens)
+    return replace(asked, train=learned.prefill + learned.sample)
+
+
+@estimating_tokenizers(EstimatedTokenizer)
+def estimate_usage(run: Run[Any], n_test: int) -> tuple[Usage, Usage]:
+    """Estimate the tokens of a run on a server with its evaluations, and those of a look at ``n_test`` papers."""
+    is_gold = isinstance(run.options, TinkerSftOptions)
+    builder = sft.make_papers_builder(run) if is_gold else make_run_builder(run)
+    evaluator, preset = make_evaluator(run, builder), run.preset
+    papers, rules, renderer = builder.train_papers(), evaluator.rules, evaluator.renderer
+    check_fit(papers, rules, renderer)
+    n_steps = run.count_steps(len(papers) // preset.order.batch_size)
+    sample = _draw(papers.first(n_steps * preset.order.batch_size))
+    mean = statistics.fmean(
+        renderer.build_generation_prompt(build_messages(paper, rules, renderer)).length for paper in sample
+    )
+    n_each = preset.judging.eval_group_size
+    look = _count_answers(run, evaluator, n_test * n_each, mean)
+    if not is_gold:
+        return _count_training(run, evaluator, n_steps, mean), look
+    n_judged = _count_evaluations(run, n_steps) * len(evaluator.papers) * n_each
+    examples = sft.make_examples(builder, run.options)
+    n_read = round(statistics.fmean(_list_lengths(examples)) * len(examples))
+    return replace(_count_answers(run, evaluator, n_judged, mean), train=n_read), look
+
+
+def _list_lengths(examples: sft.GoldExamples) -> list[int]:
+    places = [place * len(examples) // _N_EXAMPLES_COUNTED for place in range(_N_EXAMPLES_COUNTED)]
+    return [len(examples[place].tokens) for place in places]
+
+
 def render_sft_plan(
     run: Run[SftOptions], builder: LabelDatasetBuilder, resolved: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> str:
@@ -197,10 +240,9 @@ def render_sft_plan(
     options = run.options
     examples, batch_size = sft.make_examples(builder, options), builder.order.batch_size
     evaluator = make_evaluator(run, builder)
-    plan_run(run.folder, Path(options.release), settings, resume=options.resume)
+    plan_run(run.folder, Path(options.release), settings, options.behavior_if_log_dir_exists)
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
-    places = [place * len(examples) // _N_EXAMPLES_COUNTED for place in range(_N_EXAMPLES_COUNTED)]
-    lengths = [len(examples[place].tokens) for place in places]
+    lengths = _list_lengths(examples)
     n_trained, mean = statistics.fmean(len(example.learned) for example in shown), statistics.fmean(lengths)
     n_read = round(mean * len(examples))
     price = say_price(Usage(prefill=0, sample=0, train=n_read), run.preset.model)
@@ -284,6 +326,11 @@ def _say_judged(run: Run[Any], builder: LabelDatasetBuilder, evaluator: LabelEva
         f"judged by: {counted(len(papers), _name_one(rules.target))} of {split}, {reason}",
         *([f"too few to tell: take {remedy}"] if len(papers) < FEWEST else []),
         *([] if run.preset.adversarial is not None else _say_rewards(builder, papers, rules)),
+        *(
+            f"and by {guard.benchmark_name}: {counted(guard.config.max_examples or 0, 'question')} at each evaluation, "
+            f"at most {guard.config.max_tokens:,} tokens each, which the sums below leave out"
+            for guard in evaluator.guards
+        ),
     ]
 
 

@@ -31,6 +31,7 @@ from sciscirl.task.papers import Paper
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
+    from tinker_cookbook.eval.benchmark_evaluator import BenchmarkEvaluator
     from tinker_cookbook.renderers import Renderer
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
@@ -112,7 +113,8 @@ class LabelEvaluator(RLTestSetEvaluator):
     files. The alarm checks every evaluation, and may end the run. With ``scoring``, the model is asked for its
     probability of each label. ``predictions`` and ``judged`` (step and metrics) are of the last evaluation, ``prior``
     what was divided out. At ``end_step`` it judges nothing: the cookbook's loop of 0.6.1 asks there, before it has
-    saved the last weights. ``is_taught``: gold answers have taught the model.
+    saved the last weights. ``is_taught``: gold answers have taught the model. ``guards``
+    ask weights on a server, too.
     """
 
     papers: Sequence[Paper]
@@ -127,6 +129,7 @@ class LabelEvaluator(RLTestSetEvaluator):
     scoring: Scoring | None = None
     ceiling: Mapping[str, float] | None = None
     is_taught: bool = False
+    guards: Sequence[BenchmarkEvaluator] = ()
     end_step: int | None = field(default=None, init=False)
     prior: dict[str, float] = field(default_factory=dict[str, float], init=False)
     predictions: pl.DataFrame | None = field(default=None, init=False)
@@ -163,9 +166,18 @@ class LabelEvaluator(RLTestSetEvaluator):
             return {}
         if self.scoring is not None and self.find_kept(export) is None:
             predictions, prior = await self.scoring.ask_server(sampling_client, self.papers, self.rules, self.renderer)
-            return self._conclude(predictions, prior, export)
-        policy = TopPCompleter(sampling_client, *self.sampling[:2], top_p=self.sampling.top_p)
-        return await self.eval_token_completer(policy, rollout_summary_export=export, store=store)
+            metrics = self._conclude(predictions, prior, export)
+        else:
+            policy = TopPCompleter(sampling_client, *self.sampling[:2], top_p=self.sampling.top_p)
+            metrics = await self.eval_token_completer(policy, rollout_summary_export=export, store=store)
+        if self.guards:
+            from sciscirl.lab.guards import ask_guards  # few runs have any
+
+            place = None
+            if export is not None and self.folder is not None:
+                place = find_rollouts(self.folder.parent, export.iteration).parent
+            metrics |= await ask_guards(self.guards, sampling_client, place)
+        return metrics
 
     async def eval_token_completer(
         self,

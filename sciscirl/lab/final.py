@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sciscidata.storage.sums import read_json
 from sciscirl.errors import RunFolderError
-from sciscirl.lab.analysis.select_checkpoint import Criterion, SelectionConfig, select_checkpoint
+from sciscirl.lab.analysis.select_checkpoint import SelectionConfig, select_checkpoint
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.runs.checkpoints import list_weights
@@ -22,12 +22,18 @@ _log = logging.getLogger(__name__)
 
 
 async def judge_finally(
-    runs: Sequence[Path], release: Path, *, metric: Criterion = "macro_f1", base_url: str | None = None
+    runs: Sequence[Path],
+    release: Path,
+    *,
+    metric: str = "macro_f1",
+    base_url: str | None = None,
+    parts: Sequence[str] = FINALS,
 ) -> list[Path]:
     """Select a checkpoint of each run by its own evaluations, and judge it by the test split, once, into ``final``.
 
-    The last checkpoint, if it is another one, is judged into ``last``. What has a result is not judged again. Runs that
-    were judged by test all along are passed over: test has chosen their checkpoint.
+    The last checkpoint, if it is another one, is judged into ``last``, unless ``parts`` leaves it out. What has a
+    result is not judged again. Runs that were judged by test all along are passed over: test has chosen their
+    checkpoint.
     """
     chosen_by_others: list[Path] = []
     for run in runs:
@@ -41,7 +47,7 @@ async def judge_finally(
             f"{', '.join(map(str, runs))}: no training run was judged by dev or held-out papers, so test has no "
             "checkpoint to judge that it did not choose. Leave --final out, or train with eval_split=dev."
         )
-    planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)]
+    planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)[: len(parts)]]
     for config, stated in planned:
         if not (config.out / RUN_FILE).is_file():
             await evaluate_model(config, stated)
@@ -49,7 +55,7 @@ async def judge_finally(
 
 
 def _plan(
-    run: Path, release: Path, metric: Criterion, base_url: str | None
+    run: Path, release: Path, metric: str, base_url: str | None
 ) -> list[tuple[EvaluationConfig, dict[str, object]]]:
     """Return the final evaluations of a run, and what each states about how its checkpoint was selected."""
     selection = select_checkpoint(run, SelectionConfig(metric=metric))

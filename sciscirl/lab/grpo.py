@@ -27,6 +27,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
 from transformers import PrinterCallback, TrainerState
 
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.tokenizer import load_tokenizer
 from sciscirl.errors import CollapseError, SciSciRLError
@@ -46,7 +47,7 @@ from sciscirl.lab.sft.peft_backend import (
     make_model,
     settle_threads,
 )
-from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.console import LOAD_MODEL, READ, follow_run
 from sciscirl.lab.training.rl import (
     check_preset,
     enter_collapse,
@@ -56,14 +57,14 @@ from sciscirl.lab.training.rl import (
     make_run_builder,
 )
 from sciscirl.lab.training.step_watch import KL
-from sciscirl.options import Run
+from sciscirl.options import Run, TrainOptions
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.checkpoints import find_checkpoint, find_weights, is_judged, list_weights
 from sciscirl.runs.folder import disk_errors, expand_home, locked_folder
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.logs import open_store
 from sciscirl.runs.record import Course, begin_run
-from sciscirl.task.experiment import BASE, Preset
+from sciscirl.task.experiment import Preset
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
@@ -79,11 +80,9 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     CollapseError it is complete; after a StorageError the run can be resumed.
     """
     options, preset, folder, begun_from = run.options, run.preset, run.folder, run.begun_from
-    require_packages(
-        "trl", "peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []), extras="local"
-    )
-    refuse_options(run)
+    check_run(run)
     check_start(run)
+    begin_step(READ)
     builder = make_run_builder(run)
     evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
@@ -95,15 +94,17 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
             warn_of_other_release(begun_from.get("manifest_sha256"), Path(options.release), begun_from.get("folder"))
         settings, release = list_own_settings(run, builder), Path(options.release)
         course = Course(n_steps, begun_from, find=recover_checkpoint)
-        step = do_once(partial(begin_run, folder, release, settings, resume=options.resume, course=course))
+        begin = partial(begin_run, folder, release, settings, options.behavior_if_log_dir_exists, course)
+        step = do_once(begin)
         if step is None:
             return folder
         begun = BegunRun(folder=str(folder), first_step=step, action=options.collapse)
         dataset, _ = asyncio.run(chz.replace(builder, begun=begun)())
-        checkpoint = find_checkpoint(folder) if options.resume else None
+        checkpoint = find_checkpoint(folder)
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(run)
         player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer)
+        begin_step(LOAD_MODEL)
         trainer = make_trainer(make_model(run, arguments, start), arguments, player)
         size = options.eval_batch_size
         completer = LocalCompleter.of_evaluator(evaluator, trainer.model, seed=preset.order.seed, batch_size=size)
@@ -129,6 +130,13 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     if stopped is not None:
         raise stopped
     return folder
+
+
+def check_run(run: Run[LocalTrainOptions]) -> None:
+    """Refuse a run that cannot be trained here, before anything is loaded (SciSciRLError)."""
+    four_bits = ["bitsandbytes"] if run.options.quantize == "nf4" else []
+    require_packages("trl", "peft", "accelerate", *four_bits, extras="local")
+    refuse_options(run)
 
 
 def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrainer:  # noqa: ANN401 (PeftModel)
@@ -277,9 +285,10 @@ class Player:
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "base_url": "the model is trained in this process",
-        "keep_days": "checkpoints lie in the folder of the run until you delete them",
+        "ttl_seconds": "checkpoints lie in the folder of the run until you delete them",
+        "evaluators": "the benchmarks of the cookbook ask a Tinker server",
         "max_steps_off_policy": "TRL samples and trains in turn",
-        "num_minibatches": "micro_batch_size divides a step",
+        "stream_minibatch_config": "micro_batch_size divides a step",
         "compute_post_kl": "TRL logs its own KL",
         "rolling_save_every": "checkpoints lie in the folder of the run until you delete them",
     }
@@ -290,12 +299,17 @@ _NO_CLIP: Final = 1e9
 _NO_LIMIT: Final = 1e9
 
 
-def refuse_options(run: Run[LocalTrainOptions]) -> None:
-    """Refuse what TRL's loop does not do, by name (SciSciRLError)."""
-    options, preset = run.options, run.preset
+def refuse_server_options(options: TrainOptions) -> None:
+    """Refuse options of a server (SciSciRLError)."""
     for one in fields(options):
         if one.name in NOT_HERE and getattr(options, one.name) != one.default:
             raise SciSciRLError(f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out.")
+
+
+def refuse_options(run: Run[LocalTrainOptions]) -> None:
+    """Refuse what TRL's loop does not do, by name (SciSciRLError)."""
+    options, preset = run.options, run.preset
+    refuse_server_options(options)
     settle_processes()
     check_preset(preset)
     n_processes = count_processes()
@@ -314,15 +328,16 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     no_other_reference = "TRL compares with the weights that the run begins with"
     refused = (
         ("num_substeps", 1, "a step of TRL is one update of the weights"),
-        ("kl_reference", BASE, no_other_reference),
-        ("kl_discount", 0.0, "TRL's KL term is a loss of each token by itself"),
+        ("kl_reference_config", (), no_other_reference),
+        ("kl_discount_factor", 0.0, "TRL's KL term is a loss of each token by itself"),
         *((("kl_penalty_coef", 0.0, f"{no_other_reference}, not with the base model"),) if run.begun_from else ()),
     )
     for name, only, why in refused:
         if (chosen := getattr(preset.optimiser, name)) != only:
+            remedy = "Leave it out" if only == () else f"Set {name}={only}"
             raise SciSciRLError(
-                f"{name} is {chosen}, which backend=local cannot do: {why}. Set {name}={only}, or "
-                "train on a server: backend=tinker."
+                f"{name} is {dict(chosen) if only == () else chosen}, which backend=local cannot do: {why}. {remedy}, "
+                "or train on a server: backend=tinker."
             )
     if preset.optimiser.loss_fn == "dro":
         raise SciSciRLError(

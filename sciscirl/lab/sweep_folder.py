@@ -31,7 +31,10 @@ def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str]
 def check_sweep(folder: Path, settings: Mapping[str, Any], *, free: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings of the sweep in a folder; SciSciRLError if they are those of another one."""
     older = read_sweep(folder)
-    for name, value in settings.items():
+    for name, value in {
+        **dict.fromkeys(("kl_reference", "kl_discount", "num_minibatches")),
+        **settings,
+    }.items():  # of before 2026-12
         if name not in free and older.get(name) != value:
             raise SciSciRLError(
                 f"{folder} was begun {say_changed(name, older.get(name), value)}. Go on with what it was begun "
@@ -42,7 +45,7 @@ def check_sweep(folder: Path, settings: Mapping[str, Any], *, free: Collection[s
 
 def read_sweep(folder: Path) -> dict[str, Any]:
     """Read the settings of a sweep (SciSciRLError: the folder holds none)."""
-    return dict(_read(folder)["settings"])
+    return {"backend": "tinker"} | _read(folder)["settings"]  # earlier ones state none
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -140,7 +140,7 @@ class CollapseAlarm:
             if self.action == "stop":
                 raise CollapseError(
                     f"{what} The run was ended. Choose an earlier checkpoint (sciscirl select), train with a "
-                    "balanced reward, or continue anyway with resume=True collapse=warn.",
+                    "balanced reward, or continue anyway with behavior_if_log_dir_exists=resume collapse=warn.",
                     metrics={**metrics, **more},
                     step=step,
                 )

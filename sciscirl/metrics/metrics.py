@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscirl.metrics.own_metrics import measure_own
 from sciscirl.metrics.predictions import check_predictions, find_target, split_by_label
 from sciscirl.task.papers import OwnTarget, Target, list_labels, short_name
 from sciscirl.task.predictions import INVALID, PREDICTIONS, column_ends, merge_labels
@@ -66,6 +67,7 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         - ``forecast_tie_rate``: with forecasts, share of answers whose probabilities tie at the top. They name no
           label, so they are a part of ``invalid``.
         - ``reward``, ``reward_parse`` and so on: means, in units of reward, where the columns are there.
+        - Those of ``register_metric``, by name, each in its own range.
 
         In the joint task, metrics of one label are ``disruption/...`` and ``novelty/...``. The plain name has the mean
         of both for AVERAGED, and the least for min_class_recall. ``both_match`` is the share with both labels right;
@@ -113,7 +115,7 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
     metrics |= _confidence_metrics(frame["confidence"], right)
     if any(name.startswith("first_label") for name in frame.columns):
         metrics |= measure_flips(frame, find_target(frame))
-    return metrics | {name: fmean(frame[name]) for name in _REWARDS if name in frame.columns}
+    return metrics | {name: fmean(frame[name]) for name in _REWARDS if name in frame.columns} | measure_own(frame)
 
 
 def relate_to_ceiling(

@@ -46,7 +46,8 @@ def find_start(
         raise SciSciRLError(f"load_checkpoint is {load_checkpoint!r}, needs {wanted}.")
     if real_path(folder) == real_path(log_path):
         raise SciSciRLError(
-            f"load_checkpoint is {folder}, the run itself. Go on with it: resume=True. Or choose another log_path."
+            f"load_checkpoint is {folder}, the run itself. Go on with it: behavior_if_log_dir_exists=resume. Or choose "
+            "another log_path."
         )
     facts = read_facts(folder)
     settings = facts["settings"]

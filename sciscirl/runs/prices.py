@@ -59,7 +59,14 @@ class Usage:
 def say_price(usage: Usage, model_name: str) -> str:
     """Say what tokens cost by the list."""
     dollars = usage.dollars(model_name)
-    return "no list price known" if dollars is None else f"${dollars:.2f} (list prices of {PRICES_DATE})"
+    if dollars is not None:
+        return f"${dollars:.2f} (list prices of {PRICES_DATE})"
+    return f"no list price known{f' ({said})' if (said := say_retired(model_name)) else ''}"
+
+
+def say_retired(model_name: str) -> str:
+    """Say when Tinker retired a model, as it did all of Llama; "" of any other."""
+    return "Tinker retired it on 2026-06-12" if model_name.startswith("meta-llama/") else ""
 
 
 def whole(value: object) -> int:

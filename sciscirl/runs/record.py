@@ -23,8 +23,10 @@ from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import read_json, remove_sealed
 from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.metrics.own_metrics import describe_metrics
 from sciscirl.presets import UNSTATED
 from sciscirl.runs.checkpoints import find_checkpoint, is_checkpoint, is_over
+from sciscirl.runs.existing_run import LogdirBehavior, choose_behavior, delete_run, refuse_to_ask, refuse_to_delete
 from sciscirl.runs.folder import refuse_release
 from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE, keep_rows, write_json
 from sciscirl.task.plugins import PLUGINS
@@ -58,17 +60,22 @@ _WITHOUT_END: Final = Course()
 
 
 def begin_run(
-    folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool, course: Course = _WITHOUT_END
+    folder: Path, release: Path, settings: Mapping[str, Any], behavior: LogdirBehavior, course: Course = _WITHOUT_END
 ) -> int | None:
     """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
-    On resuming, metrics and rollouts after the last checkpoint and half-written lines are dropped. The answers by which
-    its weights were judged stay. ``settings`` are everything that decides what the run does. A resumed run keeps its
+    ``behavior``: what to do with a run that is there; it is deleted only when all options were checked. On resuming,
+    metrics and rollouts after the last checkpoint and half-written lines are dropped. The answers by which its weights
+    were judged stay. ``settings`` are everything that decides what the run does. A resumed run keeps its
     ``begun_from``. None: it has taken all ``n_steps`` and was judged. Then nothing is changed, and the log says so.
     """
     n_steps, begun_from, steps_per_epoch, find = course
-    facts = plan_run(folder, release, settings, resume=resume)
+    if (folder / RUN_FILE).exists():
+        behavior = choose_behavior(folder, behavior)
+    facts = plan_run(folder, release, settings, behavior)
     if facts is not None:
+        if (folder / RUN_FILE).exists():
+            delete_run(folder)
         write_json(folder / RUN_FILE, facts | ({"begun_from": dict(begun_from)} if begun_from else {}))
         return 0
     # The cookbook's loops read this file themselves, and stumble over half a line.
@@ -99,7 +106,9 @@ def begin_run(
     return step
 
 
-def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[str, Any] | None:
+def plan_run(
+    folder: Path, release: Path, settings: Mapping[str, Any], behavior: LogdirBehavior
+) -> dict[str, Any] | None:
     """Describe a run that would begin in a folder; None if the same run is there and goes on. Writes nothing."""
     refuse_release(folder, "log_path")
     facts = describe_run(release, settings)
@@ -108,8 +117,14 @@ def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume
         if (folder / METRICS_FILE).exists() or (folder / CHECKPOINTS_FILE).exists():
             raise SciSciRLError(f"{folder} holds a run of something else. Choose another log_path.")
         return facts
-    if not resume:
-        raise SciSciRLError(f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path.")
+    if behavior == "raise":
+        raise SciSciRLError(
+            f"{folder} holds a run. Go on with it: behavior_if_log_dir_exists=resume (delete: begin anew). Or choose "
+            "another log_path."
+        )
+    if behavior != "resume":
+        (refuse_to_ask if behavior == "ask" else refuse_to_delete)(folder)
+        return facts
     older = read_facts(folder)
     for section in _FIXED:
         for name in facts[section]:
@@ -136,13 +151,14 @@ def say_changed(name: str, older: object, newer: object) -> str:
 
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
+    """Describe a run in JSON types: settings, plugins, own metrics, release's SHA-256, day, commit and versions."""
     manifest = read_steadily(release, partial(read_whole, release / MANIFEST))
     stated = cast("dict[str, Any]", parse_json(manifest))
     file = stated.get("files", {}).get(f"{settings.get('split')}.jsonl")
     return {
         "settings": dict(settings),
         **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
+        **({"metrics": metrics} if (metrics := describe_metrics()) else {}),
         "release": {"manifest_sha256": hashlib.sha256(manifest).hexdigest()},
         "release_folder": release.name,
         # of the whole split: an evaluation by chosen papers (ids) has another one; ids of training change nothing
@@ -206,7 +222,19 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"{path} is damaged: it does not say what was run. Put back the file as it was, or choose another folder; "
             f"the weights of a run are those that {CHECKPOINTS_FILE} names."
         )
+    _name_anew(sections["settings"])
     return sections
+
+
+def _name_anew(settings: dict[str, Any]) -> None:
+    """Give settings of runs before 2026-12 their names of today."""
+    reference, n_parts = settings.pop("kl_reference", None), settings.pop("num_minibatches", None)
+    if (discount := settings.pop("kl_discount", None)) is not None:
+        settings["kl_discount_factor"] = discount
+    if reference not in (None, "base"):
+        settings["kl_reference_config"] = {"load_checkpoint_path": reference}
+    if n_parts is not None:
+        settings["stream_minibatch_config"] = {"num_minibatches": n_parts}
 
 
 #: Of our builder. Before it had parts, their settings stood beside its own.

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from difflib import get_close_matches
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -17,8 +18,7 @@ from tinker.lib.base_url import resolve_base_url
 from sciscidata.remote.urls import check_address, show_address
 from sciscidata.terminal.messages import one_line
 from sciscirl.errors import FullServerError, SciSciRLError
-from sciscirl.runs.prices import PRICES
-from sciscirl.task.experiment import HISTORICAL_MODEL
+from sciscirl.runs.prices import PRICES, say_retired
 
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
@@ -57,9 +57,11 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
     ]
     if model_name in offered:
         return
-    retired = " (Tinker retired it on 2026-06-12)" if model_name == HISTORICAL_MODEL else ""
-    # Cheapest first: what is tried out first should be.
-    ranked = sorted(offered, key=lambda name: (PRICES[name].sample if name in PRICES else float("inf"), name))
+    retired = f" ({said})" if (said := say_retired(model_name)) else ""
+    near = get_close_matches(model_name, offered)
+    # After names like this one, cheapest first: what is tried out first should be.
+    others = sorted(offered, key=lambda name: (PRICES[name].sample if name in PRICES else float("inf"), name))
+    ranked = [*dict.fromkeys([*near, *others])]
     choice = ", ".join(f"model={name}" for name in ranked[:5]) or "it offers none"
     more = f" ({len(ranked) - 5} more)" if len(ranked) > 5 else ""
     raise SciSciRLError(f"{url} does not offer {model_name!r}{retired}. Choose one that it offers: {choice}{more}")

@@ -6,6 +6,7 @@ Each part has its settings, what they mean and their checks in one place. The op
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 from sciscidata.options.checks import PositiveInt, Share, check_fields
-from sciscidata.options.did_you_mean import suggest
+from sciscidata.options.did_you_mean import find_unknown, suggest
 from sciscirl.errors import RewardError, SciSciRLError
 from sciscirl.task.papers import OwnTarget
 from sciscirl.task.release import Order
@@ -30,8 +31,8 @@ _CLIPS: Final = ("clip_low_threshold", "clip_high_threshold")
 LOSSES: Final[Mapping[LossName, tuple[str, ...]]] = MappingProxyType(
     {"importance_sampling": (), "ppo": _CLIPS, "cispo": _CLIPS, "dro": ("beta",)}
 )
-#: The KL reference that is the base model.
-BASE: Final = "base"
+#: What a KL reference is, by the cookbook's names.
+_OF_REFERENCE: Final = ("base_model", "load_checkpoint_path")
 Beta = Annotated[float, Meta(ge=0, lt=1)]
 Positive = Annotated[float, Meta(gt=0)]
 #: Above 2, which is the most that most servers take, sampling is close to drawing tokens by chance.
@@ -39,15 +40,8 @@ Temperature = Annotated[float, Meta(ge=0, le=2)]
 SamplingTemperature = Annotated[float, Meta(gt=0, le=2)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
 LearningRate = Annotated[float, Meta(gt=0, le=1, description="a number above 0, up to 1, or auto")]
-#: Names with a number each, as a command line has them: ("disruptive:3", "neutral:1").
-Pairs = tuple[str, ...]
-_Reference = Annotated[
-    str,
-    Meta(
-        pattern=r"^base$|^tinker://[^/]+/(?!weights/).+",
-        description="base, or weights to sample from, the sampler_path of a checkpoint (tinker://...)",
-    ),
-]
+#: Names with a value each, as a command line has them, ("disruptive:3", "neutral:1"), or in Python as a dict.
+Pairs = tuple[str, ...] | Mapping[str, Any]
 
 
 # Options inherit several parts: no part has slots, which Python allows to one base of a class.
@@ -119,16 +113,17 @@ class Loss(_Part):
         loss_fn_config: numbers of the loss, such as clip_low_threshold:0.8 clip_high_threshold:1.28.
         num_substeps: optimizer steps for the answers of a training step.
         kl_penalty_coef: cost of each nat by which the model leaves the reference.
-        kl_reference: base, or weights to sample from (tinker://...).
-        kl_discount: adds the penalties of later tokens, each discounted by this.
+        kl_reference_config: what the penalty compares with: load_checkpoint_path:PATH, weights to sample from
+            (tinker://...), of base_model:NAME; empty: the base model that is trained.
+        kl_discount_factor: adds the penalties of later tokens, each discounted by this.
     """
 
     loss_fn: LossName = "importance_sampling"
     loss_fn_config: tuple[tuple[str, float], ...] = field(default=(), metadata={"option": Pairs})
     num_substeps: PositiveInt = 1
     kl_penalty_coef: Annotated[float, Meta(ge=0)] = 0.0
-    kl_reference: _Reference = BASE
-    kl_discount: Share = 0.0
+    kl_reference_config: tuple[tuple[str, str], ...] = field(default=(), metadata={"option": Pairs})
+    kl_discount_factor: Share = 0.0
 
     def __post_init__(self) -> None:
         _Part.__post_init__(self)
@@ -144,8 +139,17 @@ class Loss(_Part):
                 f"loss_fn_config is {self.loss_fn_config!r}. Needs each number once, from 0; clip thresholds are "
                 "ratios, with 1 between them: clip_low_threshold 0.8, clip_high_threshold 1.28."
             )
-        if not self.kl_penalty_coef and (self.kl_reference != BASE or self.kl_discount):
-            name = "kl_discount" if self.kl_reference == BASE else "kl_reference"
+        reference = dict(self.kl_reference_config)
+        if problem := find_unknown(reference, _OF_REFERENCE, where="kl_reference_config"):
+            raise SciSciRLError(problem)
+        path = reference.get("load_checkpoint_path")
+        if path is not None and not re.match(r"tinker://[^/]+/(?!weights/).", path):
+            raise SciSciRLError(
+                f"kl_reference_config.load_checkpoint_path is {path!r}, needs weights to sample from, the sampler_path "
+                "of a checkpoint (tinker://...). Leave it out for the base model."
+            )
+        if not self.kl_penalty_coef and (reference or self.kl_discount_factor):
+            name = "kl_reference_config" if reference else "kl_discount_factor"
             raise SciSciRLError(
                 f"{name} has no effect, because kl_penalty_coef is 0. Set kl_penalty_coef too, or leave {name} out."
             )

@@ -1,4 +1,4 @@
-"""Run a Python file that registers presets, rewards or prompts, for a command."""
+"""Run a Python file that registers presets, rewards, prompts or metrics, for a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLUGINS: Final[list[dict[str, str]]] = []
 
 
 def load_plugin(path: str) -> None:
-    """Run a Python file that registers presets, rewards or prompts, once in a process; errors name the line."""
+    """Run a Python file that registers parts of your own, once in a process; errors name the line."""
     file = Path(path)
     try:
         code = read_whole(file, SETTINGS_BYTES)

@@ -1,4 +1,4 @@
-"""Add a preset, a reward or a prompt of one's own to those with a name."""
+"""Add a preset, reward, prompt or metric of one's own to those with a name."""
 
 from __future__ import annotations
 

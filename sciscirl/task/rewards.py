@@ -1,9 +1,7 @@
 """The rewards: what a judged answer earns, in named parts that are logged one by one.
 
-A reward of your own needs no change here. Call ``register_reward``, with a function where a table cannot express the
-rule. Or write the table ``[reward]`` into a preset file, or give options like ``reward_wrong``. The reward of a
-challenged answer is in ``lab/adversarial/rewards.py``, the batch term of ``share_penalty`` in
-``lab/objectives/batch_term.py``.
+A reward of your own needs no change here: call ``register_reward``, write the table ``[reward]`` into a preset file, or
+give options like ``reward_wrong``. Challenged answers are paid in ``lab/adversarial/rewards.py``.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from msgspec import Meta
 
 from sciscidata.options.checks import Hint, check_value, field_hints
 from sciscidata.options.did_you_mean import find_unknown, suggest
-from sciscirl.errors import ReleaseError, RewardError
+from sciscirl.errors import ReleaseError, RewardError, SciSciRLError
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES, OwnTarget, Paper, Target, list_labels, name_gold
 from sciscirl.task.registry import add_entry
@@ -61,12 +59,12 @@ def _unpickle(call: bytes, name: str, sha256: str) -> RewardFunction:
     return RewardFunction(pickle.loads(call), name, sha256)
 
 
-def _wrap(function: Callable[[Answer, Paper], float]) -> RewardFunction:
+def name_source(function: Callable[..., Any], error: type[SciSciRLError]) -> tuple[str, str]:
+    """Return the name of a function, and the SHA-256 of its source (``error``: it cannot be read)."""
     try:
-        source, name = inspect.getsource(function), function.__name__
-    except (OSError, TypeError, AttributeError) as error:
-        raise RewardError(f"function is {function!r}, whose source cannot be read. Define it in a file.") from error
-    return RewardFunction(function, name, hashlib.sha256(source.encode()).hexdigest())
+        return function.__name__, hashlib.sha256(inspect.getsource(function).encode()).hexdigest()
+    except (OSError, TypeError, AttributeError) as cause:
+        raise error(f"function is {function!r}, whose source cannot be read. Define it in a file.") from cause
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -293,7 +291,8 @@ def register_reward(
         1.05
     """
     table = change_reward(find_reward(base), numbers, name)
-    table = replace(table, function=_wrap(function)) if function is not None else table
+    if function is not None:
+        table = replace(table, function=RewardFunction(function, *name_source(function, RewardError)))
     add_entry(_REWARDS, name, table, "reward", RewardError)
     return table
 

@@ -22,6 +22,7 @@ from sciscirl.lab.analysis.compare import ASKED
 from sciscirl.lab.evaluation.bootstrap import N_RESAMPLES
 from sciscirl.lab.evaluation.results import METRICS_FILE, PREDICTIONS_FILE, check_unused, measure
 from sciscirl.metrics.metrics import Counts, Floats, find_right
+from sciscirl.metrics.own_metrics import METRICS, describe_metrics
 from sciscirl.metrics.predictions import check_predictions, find_target, read_predictions, write_predictions
 from sciscirl.runs.folder import locked_folder
 from sciscirl.runs.logs import write_json
@@ -73,7 +74,8 @@ def calibrate_evaluation(evaluation: Path, on: Path, out: Path | None = None) ->
     settings = {**facts["settings"], "calibration": stated}
     with locked_folder(out, user="calibration", option="out"):
         write_predictions(scaled, out / PREDICTIONS_FILE)
-        write_json(out / RUN_FILE, {**facts, "settings": settings})
+        own = {"metrics": describe_metrics()} if METRICS or "metrics" in facts else {}
+        write_json(out / RUN_FILE, {**facts, "settings": settings, **own})
         write_json(out / METRICS_FILE, after)
     return Calibrated(temperatures, p, _find_like_one(dev, temperatures), before, after, out)
 

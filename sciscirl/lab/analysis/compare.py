@@ -33,6 +33,7 @@ from sciscirl.lab.evaluation.bootstrap import (
     resample_metrics,
 )
 from sciscirl.metrics.metrics import COMPARED, Counts, find_right, measure_predictions, relate_to_ceiling
+from sciscirl.metrics.own_metrics import METRICS, describe_metrics
 from sciscirl.metrics.predictions import find_target, split_by_label
 from sciscirl.presets import UNSTATED
 
@@ -88,8 +89,8 @@ class Pair:
     left: str
     right: str
     seeds: tuple[int, ...]  # that both have, for the test
-    differences: Mapping[str, Estimate]  # for each of COMPARED
-    p: Mapping[str, float | None]  # two-sided; None without a common seed
+    differences: Mapping[str, Estimate]  # for each of COMPARED, and each own metric that both have
+    p: Mapping[str, float | None]  # two-sided; None without a common seed, and of own metrics
     p_holm: Mapping[str, float | None]  # adjusted for the number of pairs
     only_left: int | None  # papers that left answers right and right does not; None with several seeds or answers
     only_right: int | None
@@ -113,10 +114,10 @@ class Comparison:
     saw: Mapping[str, str]  # what each knew of a paper, in words
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it in JSON types, the options among the rest."""
+        """Return all of it in JSON types, the options among the rest, and what own metrics are."""
         whole = asdict(self)
         facts = {name: whole.pop(name) for name in ("n_papers", "target")}
-        return facts | whole.pop("config") | whole
+        return facts | whole.pop("config") | whole | ({"metrics": own} if (own := describe_metrics()) else {})
 
 
 def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +155,8 @@ def compare_predictions(
     p is of a test that permutes papers: it swaps the answers of both to a paper, of all seeds together. It asks how
     often the mean over the seeds then differs by as much as it does. For label_match of one label and one seed that is
     McNemar's test, which is computed exactly. It is about these trained models on papers like these; only the interval
-    is also about other seeds. Holm's procedure adjusts p for the number of pairs.
+    is also about other seeds. Holm's procedure adjusts p for the number of pairs. Metrics of ``register_metric`` have
+    intervals and no p.
 
     Args:
         models: predictions by name of the model, or by name and seed.
@@ -205,7 +207,12 @@ def compare_predictions(
     row_of = {label: row for row, label in enumerate(aligned)}
     measured = {name: [measure_predictions(table) for table in seeds.values()] for name, seeds in tables.items()}
     by_seed = {
-        name: {metric: tuple(one[metric] for one in seeds) for metric in MEASURED} for name, seeds in measured.items()
+        name: {
+            metric: tuple(one[metric] for one in seeds)
+            for metric in (*MEASURED, *METRICS)
+            if all(metric in one for one in seeds)  # an own one may be undefined
+        }
+        for name, seeds in measured.items()
     }
     scores = {name: {metric: fmean(values) for metric, values in metrics.items()} for name, metrics in by_seed.items()}
 
@@ -219,8 +226,9 @@ def compare_predictions(
                 for metric, values in by_seed[name].items()
             }
             return {
-                metric: (max(0.0, ends[0]), min(1.0, ends[1]))
+                metric: (max(lowest, ends[0]), min(highest, ends[1]))
                 for metric, ends in intervals.items()
+                for lowest, highest in [_find_bounds(metric)]
                 if ends is not None and ends[0] < ends[1]
             }
         ((seed, table),) = tables[name].items()
@@ -237,7 +245,9 @@ def compare_predictions(
         else:
             for values in (one, other):
                 ends = _widen(ends, [*values.values()], config.level, scores[left][metric] - scores[right][metric])
-        low, high = (None, None) if ends is None else (max(-1.0, ends[0]), min(1.0, ends[1]))
+        lowest, highest = _find_bounds(metric)
+        reach = highest - lowest
+        low, high = (None, None) if ends is None else (max(-reach, ends[0]), min(reach, ends[1]))
         return Estimate(scores[left][metric] - scores[right][metric], low, high)
 
     ends = {name: find_ends(name) for name in every}
@@ -272,9 +282,13 @@ def compare_predictions(
                 left=left,
                 right=right,
                 seeds=tuple(seed for seed in ways[left] if seed in ways[right]),
-                differences={metric: difference(left, right, metric) for metric in COMPARED},
-                p=p_values[row],
-                p_holm={metric: adjusted[metric][row] for metric in COMPARED},
+                differences={
+                    metric: difference(left, right, metric)
+                    for metric in (*COMPARED, *METRICS)
+                    if metric in scores[left] and metric in scores[right]
+                },
+                p=dict.fromkeys(METRICS) | p_values[row],
+                p_holm=dict.fromkeys(METRICS) | {metric: adjusted[metric][row] for metric in COMPARED},
                 only_left=counts[row][0],
                 only_right=counts[row][1],
                 asked_otherwise=list_unlike(asked.get(left, {}), asked.get(right, {})),
@@ -285,6 +299,10 @@ def compare_predictions(
         related={name: relate_to_ceiling(metrics, ceiling, target) for name, metrics in means.items()},
         saw={name: said for name in every if (said := say_known(asked.get(name, {})))},
     )
+
+
+def _find_bounds(metric: str) -> tuple[float, float]:
+    return METRICS[metric].bounds if metric in METRICS else (0.0, 1.0)
 
 
 def _widen(

@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import polars as pl
 
 from sciscidata.options.checks import check_fields
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.evaluation.bootstrap import Resampled, find_intervals, percentile_interval, resample_metrics
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.metrics import measure_predictions
+from sciscirl.metrics.own_metrics import METRICS
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.checkpoints import list_evaluations, list_weights
 from sciscirl.runs.record import RUN_FILE, find_eval_split
 
-Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
+#: By what a checkpoint can be chosen, beside metrics of one's own.
+CRITERIA: Final = ("macro_f1", "min_class_recall", "balanced_accuracy", "label_match")
 _LEVEL: Final = 0.95  # of the intervals
 
 
@@ -29,16 +32,23 @@ class SelectionConfig(Resampled):
     """By what a checkpoint is chosen.
 
     Attributes:
-        metric: the metric to maximize.
+        metric: the metric that decides: macro_f1, min_class_recall, balanced_accuracy, label_match, or one of your own,
+            whose direction counts.
         name: of the evaluations, as in the names of their files: dev, held_out or test; None: those of the run.
         n_resamples: of the bootstrap.
     """
 
-    metric: Criterion = "macro_f1"
+    metric: str = "macro_f1"
     name: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
+        if self.metric not in (*CRITERIA, *METRICS):
+            known = (*CRITERIA, *METRICS)
+            raise SciSciRLError(
+                f"SelectionConfig.metric is {self.metric!r}, needs one of {', '.join(known)}."
+                f"{suggest(self.metric, known)} For one of your own, give its file too: plugin=FILE.py."
+            )
 
 
 _UNKNOWN: Final = (math.nan, math.nan)
@@ -91,10 +101,15 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
             f"{', '.join(map(str, kept)) or 'none'}. Choose eval_every a multiple of save_every."
         )
     metrics = [measure_predictions(table) for table in tables.values()]
+    if lacking := [step for step, one in zip(tables, metrics, strict=True) if config.metric not in one]:
+        raise SciSciRLError(
+            f"{config.metric} is undefined at step {', '.join(map(str, lacking))} of {folder}. Choose another metric."
+        )
     scores = np.array([one[config.metric] for one in metrics])
     drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples)[config.metric]
-    best = int(np.argmax(np.where(eligible, scores, -np.inf)))
-    behind = drawn[best] - drawn
+    sign = 1 if config.metric not in METRICS or METRICS[config.metric].higher_is_better else -1
+    best = int(np.argmax(np.where(eligible, sign * scores, -np.inf)))
+    behind = sign * (drawn[best] - drawn)
     ends_behind = [percentile_interval(row, _LEVEL) or _UNKNOWN for row in behind]
     ends = [
         find_intervals(table, {config.metric: drawn[row]}, _LEVEL).get(config.metric, _UNKNOWN)
@@ -107,8 +122,8 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
             score=float(scores[row]),
             low=ends[row][0],
             high=ends[row][1],
-            behind=float(scores[best] - scores[row]),
-            behind_se=float(np.std(behind[row])),
+            behind=float(sign * (scores[best] - scores[row])),
+            behind_se=float(np.nan_to_num(np.nanstd(behind[row]))),
             behind_low=ends_behind[row][0],
             behind_high=ends_behind[row][1],
             signs=find_signs(metrics[row]),

@@ -14,6 +14,7 @@ from sciscidata.intervals import wilson_interval
 from sciscidata.options.checks import PositiveInt
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.metrics import Counts, Floats
+from sciscirl.metrics.own_metrics import resample_own
 from sciscirl.metrics.predictions import check_predictions, find_target, split_by_label
 from sciscirl.task.papers import list_labels
 from sciscirl.task.predictions import INVALID, merge_labels
@@ -139,6 +140,13 @@ def _papers(frame: pl.DataFrame) -> list[object]:
     return frame["openalex_id"].to_list() if "openalex_id" in frame.columns else list(range(len(frame)))
 
 
+def _number_papers(frame: pl.DataFrame) -> Counts:
+    """Number the papers of the answers, from 0, in the order of the table."""
+    papers = _papers(frame)
+    row_of = {paper: row for row, paper in enumerate(dict.fromkeys(papers))}
+    return np.array([row_of[paper] for paper in papers], dtype=np.int64)
+
+
 def draw_below(stream: np.random.Philox, n: int, size: int) -> Counts:
     """Draw whole numbers from 0 to n - 1: upper 32 bits, scaled. The bias is below n in 4 billion."""
     return ((stream.random_raw(size) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
@@ -153,8 +161,8 @@ class Cells(NamedTuple):
 
 def count_cells(frame: pl.DataFrame) -> dict[str, Cells]:
     """Count the answers to each paper, papers in the order of the table, by name of the label."""
-    row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
-    rows = np.array([row_of[paper] for paper in _papers(frame)])
+    rows = _number_papers(frame)
+    n_papers = int(rows.max()) + 1
     found: dict[str, Cells] = {}
     words = list_labels(find_target(frame)).values()
     for (name, part), labels in zip(split_by_label(frame).items(), words, strict=True):
@@ -162,7 +170,7 @@ def count_cells(frame: pl.DataFrame) -> dict[str, Cells]:
         gold, said = (part[column].fill_null(INVALID).cast(every).to_physical() for column in ("gold", "label"))
         cells = gold.cast(pl.Int64).to_numpy() * (len(labels) + 1) + said.to_numpy()  # of the confusion matrix
         n_cells = len(labels) * (len(labels) + 1)
-        counts = np.bincount(rows * n_cells + cells, minlength=len(row_of) * n_cells).reshape(-1, n_cells)
+        counts = np.bincount(rows * n_cells + cells, minlength=n_papers * n_cells).reshape(-1, n_cells)
         found[name] = Cells(counts, labels)
     return found
 
@@ -181,7 +189,8 @@ def measure_cells(cells: Mapping[str, Cells]) -> dict[str, Floats]:
 
 def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
     """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
-    return measure_cells({name: Cells(often @ counts, labels) for name, (counts, labels) in count_cells(frame).items()})
+    cells = {name: Cells(often @ counts, labels) for name, (counts, labels) in count_cells(frame).items()}
+    return measure_cells(cells) | resample_own(frame, _number_papers(frame), often)
 
 
 def _summarise(counts: Counts, labels: tuple[str, ...]) -> dict[str, Floats]:

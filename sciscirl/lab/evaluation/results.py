@@ -20,6 +20,7 @@ from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.metrics.collapse import explain_doubt
 from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions, relate_to_ceiling
+from sciscirl.metrics.own_metrics import METRICS
 from sciscirl.metrics.predictions import find_target, read_predictions, write_predictions
 from sciscirl.runs.checkpoints import list_evaluations
 from sciscirl.runs.folder import refuse_release
@@ -102,7 +103,9 @@ def render_metrics(results: Mapping[str, Mapping[str, float]], saw: Mapping[str,
     """
     names = [name for name in dict.fromkeys(chain(*results.values())) if not name.endswith(("/low", "/high"))]
     shown = [name for pattern in _SHOWN for name in names if fnmatchcase(name, pattern)]
-    rows = [[name, *(_cell(metrics, name) for metrics in results.values())] for name in shown]
+    titles = dict(zip(shown, shown, strict=True))
+    titles |= {name: one.title for name, one in METRICS.items() if name in names}
+    rows = [[title, *(_cell(metrics, name) for metrics in results.values())] for name, title in titles.items()]
     table = align_columns([["", *map(printable, results)], *rows])
     fewest = min((metrics["n"] for metrics in results.values() if "n" in metrics), default=FEWEST)
     few = [f"{fewest:,.0f} answers are too few to tell."] if fewest < FEWEST else []
@@ -134,7 +137,7 @@ def render_end(run: Path) -> str:
     metrics = measure(read_predictions(path), find_ceiling(path))
     # Below 0 the model is worse than a guess, and not on its way.
     related = [name for name in metrics if name.endswith("ceiling/macro_f1") and metrics[name] > 0]
-    said = ", ".join(f"{name} {_cell(metrics, name, 3)}" for name in (*COMPARED, *related, "invalid"))
+    said = ", ".join(f"{name} {_cell(metrics, name, 3)}" for name in (*COMPARED, *related, "invalid", *METRICS))
     doubt = explain_doubt(metrics, str(facts["settings"].get("contract", "")), is_taught=is_taught(facts))
     line = f"step {step:,}, {metrics['n']:,.0f} answers: {said}"
     return f"{line}; {doubt.rstrip('.')}" if doubt else line

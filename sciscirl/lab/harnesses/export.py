@@ -49,7 +49,15 @@ class ExportConfig(AskedOptions, PresetName):
 def export_task(config: ExportConfig) -> Path:
     """Write a folder that a tool can run, whole or not at all; abstracts are whole, since no tokenizer is known.
 
-    The tool samples as the preset's evaluations do, and ``score`` judges as training does.
+    The tool samples as the preset's evaluations do, and is judged as training judges. ``read_rules`` reads prompt and
+    reward from it.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: the preset is adversarial, weighs papers, or its reward is a function. Or the folder is there.
     """
     preset = find_preset(config.preset)
     if preset.adversarial is not None:
@@ -156,17 +164,33 @@ class Score(NamedTuple):
     valid: float
 
 
-@cache
-def read_rules(folder: Path) -> TaskRules:
-    """Read the rules of the exported task in a folder, with the class counts of its training papers (SciSciRLError)."""
+def read_rules(folder: str | Path) -> TaskRules:
+    """Read prompt, contract and reward as a folder froze them: of an exported task, a run or an evaluation.
+
+    ``rules.render(paper.view)`` writes the messages, ``rules.parse(text)`` reads an answer, and ``rules.score(answer,
+    paper)`` pays it. Presets may have changed since: what is read here has not.
+
+    Raises:
+        SciSciRLError: the folder holds none of these, or it is damaged. Or the reward is a function that is not
+            registered here.
+    """
+    folder = real_path(Path(folder))
+    exported = [path for path in (folder / FACTS, *sorted(folder.glob(f"*/{FACTS}"))) if path.is_file()]
+    if not exported:
+        from sciscirl.runs.record import read_facts
+
+        return recall_rules(read_facts(folder)["settings"])
+    return _read_exported(exported[0], exported[0].stat().st_mtime_ns)
+
+
+@cache  # a harness asks for each answer
+def _read_exported(file: Path, _: int) -> TaskRules:
     try:
-        facts: Any = read_json(folder / FACTS)
+        facts: Any = read_json(file)
         counts = tuple((str(label), int(n)) for label, n in facts["class_counts"])
         return replace(recall_rules(facts["rules"]), class_counts=counts)
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise SciSciRLError(
-            f"{folder / FACTS} cannot be read ({error}). Export the task again: sciscirl export-task."
-        ) from error
+        raise SciSciRLError(f"{file} cannot be read ({error}). Export the task again: sciscirl export-task.") from error
 
 
 def score(text: str, labels: Mapping[str, str], rules: TaskRules, stop_reason: str | None = None) -> Score:

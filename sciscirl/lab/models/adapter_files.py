@@ -31,12 +31,13 @@ def find_adapter(folder: Path) -> Path:
     if not (folder / ADAPTER).is_dir():
         raise SciSciRLError(
             f"{folder} has no {ADAPTER}: a run with --backend peft or local leaves one at its end. Resume it if it "
-            "is one: resume=True. The weights of other runs lie on their server."
+            "is one: behavior_if_log_dir_exists=resume. The weights of other runs lie on their server."
         )
     for name in (*ADAPTER_FILES, TRAINED_ON_FILE):
         if not (folder / ADAPTER / name).is_file():
             raise SciSciRLError(
-                f"{folder / ADAPTER} has lost {name}. Put it back, or resume the run, which makes it anew: resume=True."
+                f"{folder / ADAPTER} has lost {name}. Put it back, or resume the run, which makes it anew: "
+                "behavior_if_log_dir_exists=resume."
             )
     sums = [record.get("sha256") for record in read_checkpoints(folder)]
     known = [one[SUMS] for one in sums if isinstance(one, dict) and SUMS in one]

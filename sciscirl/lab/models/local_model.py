@@ -165,5 +165,5 @@ def refuse_pickles(run: Path) -> Generator[None]:
     except pickle.UnpicklingError as error:
         raise SciSciRLError(
             f"a file of the last checkpoint in {run} was not written by this run, and is not loaded: it could run "
-            "code. Remove this checkpoint, and resume from the one before: resume=True."
+            "code. Remove this checkpoint, and resume from the one before: behavior_if_log_dir_exists=resume."
         ) from error

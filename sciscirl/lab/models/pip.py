@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from sciscidata.terminal.heartbeat import follow
 from sciscidata.terminal.processes import python_command, python_environment
+
+logger = logging.getLogger(__name__)
 
 
 def make_environment(folder: Path) -> tuple[Path, str | None]:
@@ -24,15 +28,25 @@ def find_interpreter(folder: Path) -> Path:
 
 
 def run_pip(*words: str, python: str = sys.executable) -> str | None:
-    """Run ``pip WORDS`` in an environment. Return why it failed, in pip's own words; None: it did not fail."""
+    """Run ``pip WORDS`` in an environment. Return why it failed, in pip's own words; None: it did not fail.
+
+    What pip says is logged as it comes, with the number of packages so far.
+    """
     if python == sys.executable and importlib.util.find_spec("pip") is None:  # uv makes environments without it
         with tempfile.TemporaryDirectory() as home:
             other, reason = make_environment(Path(home))
             return reason or run_pip(*words, python=str(other))
     verb, *more = words
-    command = python_command("-m", "pip", verb, "--quiet", "--no-input", "--disable-pip-version-check", python=python)
+    command = python_command("-m", "pip", verb, "--no-input", "--disable-pip-version-check", python=python)
     command += ["--require-hashes", "--only-binary", ":all:", *more]
-    done = _run(command)
+    n_packages = 0
+
+    def tell(line: str) -> None:
+        nonlocal n_packages
+        n_packages += line.startswith("Collecting ")
+        logger.info("%s packages, %s", n_packages, " ".join(line.split()))
+
+    done = follow(command, tell, python_environment())
     return find_reason(done) if done.returncode else None
 
 

@@ -27,6 +27,7 @@ from sciscirl.lab.analysis.compare import (
 from sciscirl.lab.analysis.seen import Judged, list_later, list_seen, mark_later
 from sciscirl.lab.evaluation.bootstrap import Cells, measure_cells
 from sciscirl.lab.evaluation.results import say_judged
+from sciscirl.lab.report import own_metrics
 from sciscirl.lab.report.figures import plot_estimates
 from sciscirl.lab.report.layout import (
     ABSENT,
@@ -380,6 +381,7 @@ def view_answer(groups: Sequence[Group]) -> Section:
             ]
             head = ["", *COMPARED, "saw"]
             tables.append(Table(f"Baselines without a language model, {on}", head, rows, is_folded=bool(ways)))
+        tables += own_metrics.make_table(compared, on)
         if ways and compared.pairs:
             tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(compared), is_folded=True))
         if compared.n_papers >= FEWEST:

@@ -22,9 +22,11 @@ from sciscirl.lab.analysis.result_file import (
     save_result,
 )
 from sciscirl.lab.analysis.seen import Judged, mark_later
-from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs
+from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs, show_title
+from sciscirl.lab.report.own_metrics import find_kept, list_missing, list_shown, read_judged, warn_of_missing
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
 from sciscirl.metrics.metrics import COMPARED
+from sciscirl.metrics.own_metrics import METRICS
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.checkpoints import list_evaluations
 from sciscirl.runs.folder import refuse_release
@@ -85,6 +87,8 @@ def _find_facts(file: Path) -> dict[str, Any]:
         try:
             facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
             stated = {"settings": dict(facts.get("settings", {})), "ceiling": find_ceiling(file)}
+            if missing := list_missing(facts):
+                stated["kept"] = dict.fromkeys(missing) | find_kept(missing, read_judged(file, folder))
             return facts | {"release": str(facts["release"]["manifest_sha256"]), **stated}
         except (OSError, ValueError, KeyError, TypeError):
             continue
@@ -113,7 +117,7 @@ def compare_files(
 
     With their ``release``, baselines judge the papers of the first table, too.
     """
-    names = {metric: f"difference_{metric}.png" for metric in COMPARED}
+    names = {metric: f"difference_{metric}.png" for metric in (*COMPARED, *METRICS)}
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)
         check_ours(*(out / name for name in (_COMPARISON, *names.values())))
@@ -144,6 +148,7 @@ def compare_files(
     ceilings = [facts["ceiling"] for facts in [*known.values(), of_release] if facts.get("ceiling")]
     ceiling = ceilings[0] if ceilings else None
     comparison = compare_predictions(tables, config, asked, ceiling)
+    warn_of_missing({name: facts["kept"] for name, facts in known.items() if "kept" in facts})
     if out is not None:
         from sciscirl.lab.report.figures import plot_estimates
 
@@ -158,8 +163,10 @@ def compare_files(
                 rows = {
                     f"{marked[pair.left]} \u2212\n{marked[pair.right]}": pair.differences[metric]
                     for pair in comparison.pairs
+                    if metric in pair.differences
                 }
-                path.write_bytes(plot_estimates({f"difference in {metric}{note}": rows}, is_share=False))
+                title = f"difference in {show_title(metric)}{note}"
+                path.write_bytes(plot_estimates({title: rows}, is_share=False))
     return comparison
 
 
@@ -167,11 +174,12 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
     """Write two tables for a terminal: each model, and each pair."""
     related = next(iter(comparison.related.values()), {})
     ways = [name for name in related if "way_to_ceiling/" in name]
+    shown = [*MEASURED, *list_shown(comparison)]
     rows = [
         [
             name,
             str(len(comparison.seeds[name])) if name in comparison.names else "-",
-            *(show_estimate(scores[metric]) for metric in MEASURED),
+            *(show_estimate(scores[metric]) if metric in scores else ABSENT for metric in shown),
             *(f"{comparison.related[name][way]:.3f}" for way in ways),
             *([comparison.saw.get(name, ABSENT)] if comparison.saw else []),
         ]
@@ -181,7 +189,7 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
     papers = f"{comparison.n_papers:,} papers{f' of {split}' if split else ''}, task {comparison.target}"
     tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
     lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals over {over}", *tops]), ""]
-    lines += _columns([["", "seeds", *MEASURED, *ways, *(["saw"] if comparison.saw else [])], *rows])
+    lines += _columns([["", "seeds", *map(show_title, shown), *ways, *(["saw"] if comparison.saw else [])], *rows])
     return "\n".join([*lines, *(["", *_columns([PAIRS_HEAD, *show_pairs(comparison)])] if comparison.pairs else [])])
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from sciscirl.lab.analysis.compare import Comparison, Estimate, Pair
 from sciscirl.lab.analysis.seen import find_saw_later
+from sciscirl.metrics.own_metrics import METRICS
 
 ABSENT = "\N{EN DASH}"
 
@@ -61,12 +62,17 @@ class Section:
     headline: Sequence[str] = ()
 
 
+def show_title(metric: str) -> str:
+    """Write the name of a metric; one of your own says if less is better."""
+    return METRICS[metric].title if metric in METRICS else metric
+
+
 def show(value: float | None, digits: int = 3) -> str:
     """Write a number; undefined is a dash."""
     return ABSENT if value is None else f"{value:z.{digits}f}"  # z: no minus before a zero
 
 
-def show_metric(metrics: Mapping[str, float], name: str, digits: int = 3) -> str:
+def show_metric(metrics: Mapping[str, float | None], name: str, digits: int = 3) -> str:
     """Write a metric with its interval, if it has one."""
     text = show(metrics.get(name), digits)
     if f"{name}/low" not in metrics:
@@ -112,7 +118,7 @@ def show_pairs(comparison: Comparison) -> list[list[str]]:
             rows.append(
                 [
                     f"{pair.left} \u2212 {pair.right}",
-                    metric,
+                    show_title(metric),
                     show_estimate(one, signed=True),
                     *p,
                     alone if metric == "label_match" else "",

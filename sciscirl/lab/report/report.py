@@ -18,6 +18,7 @@ from sciscidata.storage import atomic_file, check_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.report.answer import group_runs, view_answer
 from sciscirl.lab.report.layout import Section
+from sciscirl.lab.report.own_metrics import view_kept
 from sciscirl.lab.report.runs import RecordedRun, read_runs
 from sciscirl.lab.report.views import view_answers, view_classes, view_cost, view_curves, view_examples, view_runs
 from sciscirl.task.papers import OwnTarget
@@ -85,6 +86,7 @@ def make_sections(runs: Sequence[RecordedRun], config: ReportConfig) -> list[Sec
     """Make every view of the runs that has something to show."""
     sections = [
         view_answer(group_runs(runs, config.release)),
+        view_kept({run.name: (run.facts, run.last.metrics) for run in runs if run.last}),
         *(view(runs) for view in (view_runs, view_cost, view_classes, view_curves, view_answers)),
         view_examples(runs, n_each=config.n_examples, release=config.release),
     ]

@@ -27,6 +27,7 @@ from sciscirl.lab.analysis.compare import count_answers
 from sciscirl.lab.analysis.seen import Judged
 from sciscirl.lab.evaluation.results import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
+from sciscirl.lab.report.own_metrics import StatedMetric, find_kept, list_missing, read_judged
 from sciscirl.lab.sweep_folder import list_runs
 from sciscirl.lab.training.step_watch import list_alarms
 from sciscirl.metrics.metrics import measure_predictions
@@ -333,9 +334,7 @@ def read_run(folder: Path, name: str) -> RecordedRun:
         facts=facts,
         rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{split}/")} for row in steps),
         evaluations=tuple(
-            _read_steps(folder, rows, split, _read_target(settings), problems)
-            if is_training
-            else _read_single(folder, problems)
+            _read_steps(folder, rows, split, facts, problems) if is_training else _read_single(folder, facts, problems)
         ),
         usage=_count_tokens(folder, steps, split, problems),
         n_steps=len({row.get("step") for row in steps}),
@@ -373,6 +372,7 @@ class _Facts(msgspec.Struct):
     ceiling: dict[str, float] | None = None
     commit: str | None = None
     date: str | None = None
+    metrics: list[StatedMetric] = []
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
@@ -430,17 +430,19 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _read_steps(
-    folder: Path, rows: Iterable[Mapping[str, float]], split: str, target: Target, problems: list[str]
+    folder: Path, rows: Iterable[Mapping[str, float]], split: str, facts: Mapping[str, Any], problems: list[str]
 ) -> Iterable[Evaluation]:
     """Read the evaluations of a training run from their predictions, else from its log."""
+    missing = list_missing(facts)
     logged = {int(row["step"]): judged for row in rows if "step" in row and (judged := read_judgement(row))}
     files = list_evaluations(folder, split)
-    tables = {} if files else _read_rollouts(folder, target)
+    tables = {} if files else _read_rollouts(folder, _read_target(facts["settings"]))
     last = max(logged.keys() | files.keys() | tables.keys(), default=None)
     for step in sorted(logged.keys() | files.keys() | tables.keys()):
         table = _read_predictions(files[step], problems) if step in files else tables.get(step)
         make = measure if step == last else measure_predictions  # only the last one has intervals, which take time
-        metrics = logged.get(step, {}) if table is None else make(table)
+        kept = logged.get(step, {})
+        metrics = kept if table is None else find_kept(missing, kept) | make(table)
         if metrics.keys() >= _JUDGED:
             yield Evaluation(step=step, metrics=metrics, predictions=table)
 
@@ -462,9 +464,11 @@ def _read_rollouts(folder: Path, target: Target) -> dict[int, pl.DataFrame]:
     return tables
 
 
-def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
-    if (table := _read_predictions(folder / PREDICTIONS_FILE, problems)) is not None:
-        yield Evaluation(step=0, metrics=measure(table), predictions=table)
+def _read_single(folder: Path, facts: Mapping[str, Any], problems: list[str]) -> Iterable[Evaluation]:
+    file = folder / PREDICTIONS_FILE
+    if (table := _read_predictions(file, problems)) is not None:
+        kept = find_kept(missing, read_judged(file, folder)) if (missing := list_missing(facts)) else {}
+        yield Evaluation(step=0, metrics=kept | measure(table), predictions=table)
 
 
 def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:

@@ -18,6 +18,7 @@ from sciscirl.lab.report.runs import RecordedRun, find_repeated, hash_release
 from sciscirl.lab.training.step_watch import AT_FLOOR, GRADIENT, KL
 from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.metrics import FEWEST, find_right
+from sciscirl.metrics.own_metrics import METRICS
 from sciscirl.metrics.predictions import split_by_label
 from sciscirl.options import NO_EFFECT
 from sciscirl.runs.lineage import render_start
@@ -216,6 +217,9 @@ def view_curves(runs: Sequence[RecordedRun]) -> Section | None:
     ways = find_repeated(run for run in runs if run.kind in {"rl", "sft"})
     for name, title in _JUDGED.items():
         draw(title, {way.name: _merge_seeds([_judged(run, name) for run in way.runs.values()]) for way in ways})
+    for name, own in METRICS.items():
+        lines = {way.name: _merge_seeds([_judged(run, name) for run in way.runs.values()]) for way in ways}
+        draw(own.title, lines, is_share=own.bounds == (0, 1))
     for name, title in _LOGGED.items():
         lines = {way.name: _merge_seeds([_logged(run, name) for run in way.runs.values()]) for way in ways}
         draw(title, lines, is_share=name.endswith(("_rate", AT_FLOOR)))

@@ -24,6 +24,7 @@ from transformers import (
 
 from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.models import ADAPTER_FILES
 from sciscirl.errors import CollapseError, SciSciRLError
@@ -43,7 +44,7 @@ from sciscirl.lab.sft.examples import (
     make_examples,
     make_papers_builder,
 )
-from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.console import LOAD_MODEL, READ, follow_run
 from sciscirl.lab.training.rl import make_evaluator
 from sciscirl.options import Run
 from sciscirl.runs.chat_format import warn_of_renderer
@@ -64,22 +65,22 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     After a StorageError the run can be resumed.
     """
     options, preset, folder = run.options, run.preset, run.folder
-    require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
-    settle_processes()
+    check_run(run)
+    begin_step(READ)
     builder = make_papers_builder(run)
     examples, evaluator = make_examples(builder, options), make_evaluator(run, builder)
     n_steps = len(examples.papers) // preset.order.batch_size
     arguments = make_arguments(run, n_steps)
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), of_first(locked_folder(folder)):
-        settings = list_own_settings(run, builder)
+        settings, behavior = list_own_settings(run, builder), options.behavior_if_log_dir_exists
         course = Course(n_steps, find=recover_checkpoint)
-        begin = partial(begin_run, folder, Path(options.release), settings, resume=options.resume, course=course)
-        if do_once(begin) is None:
+        if do_once(partial(begin_run, folder, Path(options.release), settings, behavior, course)) is None:
             return folder
         settle_threads(options, arguments, folder)
-        checkpoint = find_checkpoint(folder) if options.resume else None
+        checkpoint = find_checkpoint(folder)
         begun = find_weights(folder, checkpoint) if checkpoint else None
+        begin_step(LOAD_MODEL)
         model = make_model(run, arguments)
         trainer = GoldTrainer(examples, model=model, args=arguments)
         trainer.remove_callback(PrinterCallback)
@@ -101,9 +102,19 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     return folder
 
 
+def check_run(run: Run[PeftSftOptions]) -> None:
+    """Refuse a run that cannot be trained here, before anything is loaded (SciSciRLError)."""
+    require_packages("peft", "accelerate", *(["bitsandbytes"] if run.options.quantize == "nf4" else []))
+    settle_processes()
+    size, in_a_pass, n_processes = run.preset.order.batch_size, run.options.micro_batch_size, count_processes()
+    if size % (in_a_pass * n_processes):
+        times = f", times {n_processes} processes" if n_processes > 1 else ""
+        raise SciSciRLError(f"batch_size is {size}, needs a multiple of micro_batch_size, {in_a_pass}{times}.")
+
+
 def settle_threads(options: PeftSftOptions | LocalTrainOptions, arguments: TrainingArguments, folder: Path) -> None:
     """Choose the number of threads, and note it with all options."""
-    n_threads = set_threads(folder, resume=options.resume)
+    n_threads = set_threads(folder, resume=options.behavior_if_log_dir_exists != "raise")
     if is_first():
         facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
         write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
@@ -149,13 +160,7 @@ def make_arguments(run: Run[PeftSftOptions], n_steps: int) -> TrainingArguments:
         remove_unused_columns=False,
         disable_tqdm=False,
     )
-    size, n_processes = preset.order.batch_size, arguments.world_size
-    n_passes, rest = divmod(size, options.micro_batch_size * n_processes)
-    if rest:
-        times = f", times {n_processes} processes" if n_processes > 1 else ""
-        raise SciSciRLError(
-            f"batch_size is {size}, needs a multiple of micro_batch_size, {options.micro_batch_size}{times}."
-        )
+    n_passes = preset.order.batch_size // options.micro_batch_size // count_processes()
     arguments.gradient_accumulation_steps = n_passes * count_answers(preset.rules)
     return arguments
 

@@ -19,12 +19,15 @@ from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatase
 from tinker_cookbook.tokenizer_utils import Tokenizer
 from tinker_cookbook.utils import ml_log
 
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.errors import with_own_names
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.label_scoring import find_label_tokens
 from sciscirl.lab.sft.examples import GoldExamples, list_settings, make_examples, make_papers_builder, to_datum
+from sciscirl.lab.training.console import ASK_SERVER, READ
 from sciscirl.lab.training.rl import evaluate_last, guarded_run, make_evaluator
-from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions
+from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions, resolve_run
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.folder import locked_folder
 from sciscirl.runs.logs import open_store
@@ -64,6 +67,27 @@ class GoldDatasetBuilder(SupervisedDatasetBuilder):
         return GoldDataset(make_examples(self.papers, self.options), self.papers.order.batch_size), None
 
 
+def make_gold_builder(name: str, release: str, model: str, **options: Any) -> GoldDatasetBuilder:  # noqa: ANN401 (checked)
+    """Return the builder with which ``sciscirl sft`` trains on gold answers, for the cookbook's supervised loop.
+
+    Its batches hold the papers of all epochs in training order, so let the loop take one epoch.
+
+    Args:
+        name: the preset.
+        release: the folder of the release.
+        model: the base model, by name or folder.
+        options: others of ``sciscirl sft``, such as ``n_epochs``, ``batch_size``, ``confidence``, ``loss_on``; by our
+            names or the cookbook's.
+
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: no preset has that name, or an option is impossible or has no effect.
+    """
+    options = with_own_names(options)
+    run = resolve_run(TinkerSftOptions(preset=name, release=release, model=model, **options))
+    return GoldDatasetBuilder(papers=make_papers_builder(run), options=run.options)
+
+
 class NumberedEvaluator(SamplingClientEvaluator):
     """Numbers the evaluations of the supervised loop, which evaluates at multiples of ``every``."""
 
@@ -86,7 +110,7 @@ class CheckpointSaver(TrainingClientEvaluator):
     The loop's own checkpoints hold batches already sent ahead, which a resumed run would train on a second time.
     """
 
-    def __init__(self, folder: Path, *, first_step: int, every: int, ttl_seconds: int) -> None:
+    def __init__(self, folder: Path, *, first_step: int, every: int, ttl_seconds: int | None) -> None:
         self.folder = folder
         self.first_step = first_step  # its checkpoint is there, or it is the base model
         self.step = -(-first_step // every) * every
@@ -112,7 +136,6 @@ class CheckpointSaver(TrainingClientEvaluator):
 def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, first_step: int = 0) -> train.Config:
     """Build the cookbook's config of a run, resumed at ``first_step``. Asks no server."""
     options, preset, folder = run.options, run.preset, run.folder
-    ttl_seconds = options.keep_days * 86_400
 
     def build_evaluator() -> NumberedEvaluator:
         store = open_store(folder)
@@ -120,7 +143,7 @@ def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, fir
         return NumberedEvaluator(evaluator, first_step=first_step, every=options.eval_every, store=store)
 
     def build_saver() -> CheckpointSaver:
-        return CheckpointSaver(folder, first_step=first_step, every=options.save_every, ttl_seconds=ttl_seconds)
+        return CheckpointSaver(folder, first_step=first_step, every=options.save_every, ttl_seconds=options.ttl_seconds)
 
     return train.Config(
         log_path=str(folder),
@@ -141,7 +164,7 @@ def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, fir
         infrequent_evaluator_builders=[build_saver],
         infrequent_eval_every=options.save_every,
         save_every=0,  # see CheckpointSaver
-        ttl_seconds=ttl_seconds,
+        ttl_seconds=options.ttl_seconds,
     )
 
 
@@ -203,15 +226,18 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     After a StorageError the run can be resumed.
     """
     options, preset, folder = run.options, run.preset, run.folder
+    begin_step(READ)
     builder = make_papers_builder(run)
-    n_steps = len(make_examples(builder, options).papers) // preset.order.batch_size
-    make_evaluator(run, builder)  # what is wrong with the held-out split is said before a server is asked
+    builder.eval_papers()  # an altered release fails before a server is asked
+    begin_step(ASK_SERVER)
     check_server(preset.model, options.base_url)
+    n_steps = len(make_examples(builder, options).papers) // preset.order.batch_size
+    make_evaluator(run, builder)
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
-        settings = list_settings(run, builder)
+        settings, behavior = list_settings(run, builder), options.behavior_if_log_dir_exists
         course = Course(n_steps, steps_per_epoch=n_steps)
-        first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, course=course)
+        first_step = begin_run(folder, Path(options.release), settings, behavior, course)
         if first_step is None:
             return folder
         async with guarded_run(run):

@@ -16,13 +16,14 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 import msgspec
 import polars as pl
@@ -30,18 +31,30 @@ import polars as pl
 from sciscidata.errors import SciSciDataError
 from sciscidata.options.checks import field_hints
 from sciscidata.options.did_you_mean import suggest
-from sciscidata.terminal.messages import align_columns, counted, printable
+from sciscidata.terminal.messages import align_columns, counted, open_terminal, printable
+from sciscirl.envs.tokenizer import load_tokenizer
 from sciscirl.errors import CollapseError, FullServerError, SciSciRLError
+from sciscirl.lab import dry_run
 from sciscirl.lab.analysis.compare import Comparison, compare_predictions, list_asked
 from sciscirl.lab.answer_length import check_max_tokens
-from sciscirl.lab.dry_run import describe_server_sft, describe_server_training
+from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.report.comparison import render_comparison
 from sciscirl.lab.report.runs import RecordedRun, judge_baselines, read_run
 from sciscirl.lab.sft.tinker_backend import train_on_tinker
-from sciscirl.lab.studies.sweep_options import SweepOptions, Way
+from sciscirl.lab.studies.sweep_options import LocalSweepOptions, SweepOptions, Way
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
+from sciscirl.lab.training.console import show_start
 from sciscirl.lab.training.rl import train_preset
-from sciscirl.options import TinkerSftOptions, TrainOptions, list_given, resolve_preset, resolve_run
+from sciscirl.options import (
+    GONE,
+    SftOptions,
+    TinkerSftOptions,
+    TrainOptions,
+    list_given,
+    name_anew,
+    resolve_preset,
+    resolve_run,
+)
 from sciscirl.presets import find_preset
 from sciscirl.runs.checkpoints import is_over
 from sciscirl.runs.folder import expand_home, locked_folder, refuse_release
@@ -61,7 +74,7 @@ _LOGGED: Final = (
     "reward/total", "label_match",
 )  # fmt: skip
 _AXES: Final = ("preset", "seeds", "way")
-_DECIDED: Final = ("seed", "log_path", "resume")
+_DECIDED: Final = ("seed", "log_path", "behavior_if_log_dir_exists")
 #: Options that name the runs or their papers, and so are the same for all of them.
 _NOT_VARIED: Final = (
     *_DECIDED, *_AXES, "vary", "jobs", "out", "dry_run", "release", "eval_split", "n_test", "eval_group_size",
@@ -69,12 +82,13 @@ _NOT_VARIED: Final = (
 )  # fmt: skip
 #: What may change when a sweep goes on.
 _FREE: Final = (
-    "seeds", "jobs", "base_url", "keep_days", "wandb_project", "wandb_name", "out", "dry_run",
-    "release",
+    "seeds", "jobs", "base_url", "ttl_seconds", "wandb_project", "wandb_name", "out", "dry_run",
+    "release", "behavior_if_log_dir_exists",
 )  # fmt: skip
-_BY_REWARD, _ON_GOLD, _IN_SWEEP = ({field.name for field in fields(kind)} for kind in (
-    TrainOptions, TinkerSftOptions, SweepOptions
+_BY_REWARD, _ON_SERVER, _IN_SWEEP, _HERE = ({field.name for field in fields(kind)} for kind in (
+    LocalTrainOptions, TinkerSftOptions, SweepOptions, PeftSftOptions
 ))  # fmt: skip
+_ON_GOLD: Final = _ON_SERVER | _HERE
 #: Options of both kinds of training, and what the sweep calls those of supervised runs.
 _OF_SFT: Final = {name: f"sft_{name}" for name in _ON_GOLD if f"sft_{name}" in _IN_SWEEP}
 _ONLY_SFT: Final = {*_OF_SFT.values()} | (_ON_GOLD - _BY_REWARD)
@@ -89,8 +103,13 @@ class PlannedRun:
     way: Way
     seed: int
     folder: Path
-    options: TrainOptions | TinkerSftOptions
+    options: TrainOptions | SftOptions
     begins_from: Path | None = None  # the supervised run of the same seed
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this machine trains, and no server."""
+        return isinstance(self.options, LocalTrainOptions | PeftSftOptions)
 
 
 def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
@@ -105,7 +124,7 @@ def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
     _refuse_decided(options)
     _refuse_twice("preset", [find_preset(name.strip()).name for name in options.preset.split(",")])
     axes: dict[str, dict[str, Any]] = {"preset": {name: name for name in map(str.strip, options.preset.split(","))}}
-    axes |= read_vary(options.vary)
+    axes |= read_vary(options.vary, type(options))
     # A supervised run belongs to each that begins from it.
     needed = {*options.way, *(("sft",) if "sft_rl" in options.way else ())}
     ways: list[Way] = [way for way in get_args(Way) if way in needed]
@@ -129,7 +148,7 @@ def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
     return runs
 
 
-def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
+def read_vary(vary: Sequence[str], kind: type[SweepOptions] = SweepOptions) -> dict[str, dict[str, Any]]:
     """Read ``vary``: by option, its values by the words for them; a plus sign joins several words of a value.
 
     Example:
@@ -137,7 +156,7 @@ def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
         {'group_size': {'4': 4, '8': 8}, 'class_weights': {'disruptive:2': ('disruptive:2',),
         'disruptive:3+neutral:2': ('disruptive:3', 'neutral:2')}}
     """
-    hints = {name: hint for name, hint in field_hints(SweepOptions).items() if name not in _NOT_VARIED}
+    hints = {name: hint for name, hint in field_hints(kind).items() if name not in _NOT_VARIED}
     axes: dict[str, dict[str, Any]] = {}
     for word in filter(None, ",".join(vary).split(",")):  # a command line splits at commas, too
         name, colon, rest = word.partition(":")
@@ -149,12 +168,13 @@ def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
             why = "which is no option"
             if name in _NOT_VARIED:
                 why = "which has an option of its own" if name in _AXES else "which is the same for all runs"
+            near = f" Did you mean {name_anew(name)}?" if name in GONE else suggest(name, hints)
             raise SciSciRLError(
-                f"SweepOptions.vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8."
-                f"{suggest(name, hints)}"
+                f"SweepOptions.vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8.{near}"
             )
         try:
-            raw: Any = tuple(value.split("+")) if hints[name].is_list else value
+            said = {"yes": "true", "no": "false"}.get(value, value) if bool in hints[name].kinds else value
+            raw: Any = tuple(value.split("+")) if hints[name].is_list else said
             converted: Any = msgspec.convert(raw, hints[name].whole, strict=False)
         except msgspec.ValidationError:
             near = suggest(value, hints[name].choices)
@@ -168,7 +188,7 @@ def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _refuse_decided(options: SweepOptions) -> None:
-    decided = [f"SweepOptions.{name}" for name in _DECIDED if getattr(options, name) not in (None, False)]
+    decided = [f"SweepOptions.{name}" for name in _DECIDED if getattr(options, name) not in (None, "raise")]
     if decided:
         raise SciSciRLError(
             f"{', '.join(decided)} cannot be set: the sweep decides. Set seeds=... and out=...; a sweep that is there "
@@ -188,7 +208,7 @@ def _refuse_twice(name: str, values: Sequence[object]) -> None:
 
 
 def _refuse_without_effect(options: SweepOptions, axes: Mapping[str, object], ways: Sequence[Way]) -> None:
-    chosen = {field.name for field in fields(SweepOptions) if getattr(options, field.name) != field.default} | {*axes}
+    chosen = {field.name for field in fields(options) if getattr(options, field.name) != field.default} | {*axes}
     for has_effect, names, only in (
         (any(way != "sft" for way in ways), _ONLY_RL, "reinforcement learning"),
         ("sft" in ways, _ONLY_SFT, "supervised runs"),
@@ -212,9 +232,11 @@ def _place(out: Path, name: str, seed: int) -> Path:
 
 def _plan_run(options: SweepOptions, name: str, way: Way, seed: int, out: Path) -> PlannedRun:
     folder = _place(out, name, seed)
-    kind = TinkerSftOptions if way == "sft" else TrainOptions
+    is_local = isinstance(options, LocalSweepOptions)
+    of_sft, of_rl = (PeftSftOptions, LocalTrainOptions) if is_local else (TinkerSftOptions, TrainOptions)
+    kind = of_sft if way == "sft" else of_rl
     values = {field.name: getattr(options, field.name) for field in fields(kind)}
-    values |= {"seed": seed, "log_path": folder.as_posix(), "resume": True, "dry_run": False}
+    values |= {"seed": seed, "log_path": folder.as_posix(), "behavior_if_log_dir_exists": "resume", "dry_run": False}
     if options.wandb_project is not None:
         values["wandb_name"] = " ".join(filter(None, (options.wandb_name, name, f"seed {seed}")))
     if way == "sft":
@@ -283,7 +305,7 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
     out = expand_home(options.out)
     check_papers(runs)
     for model in dict.fromkeys(resolve_preset(run.options).model for run in runs if not is_over(run.folder)):
-        check_server(model, options.base_url)
+        load_tokenizer(model) if isinstance(options, LocalSweepOptions) else check_server(model, options.base_url)
     facts = _describe(options)
     with locked_folder(out, user="sweep", option="folder: out="):
         places = [run.folder.relative_to(out).as_posix() for run in runs]
@@ -303,11 +325,30 @@ def _settle(options: SweepOptions) -> tuple[SweepOptions, list[PlannedRun]]:
     plan_sweep(options)  # what is wrong with the options is said before the release is read
     judged = settle_choice(PaperChoice(eval_split=options.eval_split), options.release)
     options = replace(options, eval_split=judged.eval_split)
-    return options, plan_sweep(options)
+    runs = plan_sweep(options)
+    if isinstance(options, LocalSweepOptions):
+        _refuse_local(options, runs)
+    return options, runs
+
+
+def _refuse_local(options: LocalSweepOptions, runs: Sequence[PlannedRun]) -> None:
+    """Refuse what this machine cannot train, as each run by itself would (SciSciRLError)."""
+    from sciscirl.lab import grpo
+    from sciscirl.lab.sft import peft_backend
+
+    grpo.refuse_server_options(options)
+    for run in {run.name: run for run in runs}.values():
+        if isinstance(run.options, PeftSftOptions):
+            peft_backend.check_run(resolve_run(run.options))
+        elif isinstance(run.options, LocalTrainOptions) and run.begins_from:  # which is not there yet
+            alone = resolve_run(replace(run.options, load_checkpoint=None))
+            grpo.check_run(replace(alone, begun_from={"kind": "sft"}))
+        elif isinstance(run.options, LocalTrainOptions):
+            grpo.check_run(resolve_run(run.options))
 
 
 def _describe(options: SweepOptions) -> dict[str, Any]:
-    settings = json.loads(json.dumps(asdict(options)))
+    settings = json.loads(json.dumps({"backend": options.backend} | asdict(options)))
     facts = describe_run(Path(options.release), settings)
     facts["settings"] |= facts["release"]
     return facts
@@ -330,12 +371,18 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
     A run for which the server has no place waits for one, and goes on from its last checkpoint.
     """
     problems, slots, begun = dict[str, str](), asyncio.Semaphore(n_jobs), dict[Path, asyncio.Task[None]]()
+    # A loop of the cookbook sets up logging for its process. The end of a process frees all memory, that of a GPU too.
+    is_apart = n_jobs > 1 or any(run.is_local for run in runs)
     busy = dict[Path, float]()  # since when
 
     async def train_once(run: PlannedRun, pool: ProcessPoolExecutor | None) -> _End:
         busy[run.folder] = time.monotonic()
         try:
-            return await (asyncio.get_running_loop().run_in_executor(pool, _train_apart, run) if pool else _train(run))
+            if pool is None:
+                return await _train(run)
+            return await asyncio.get_running_loop().run_in_executor(pool, _train_apart, run, n_jobs == 1)
+        except BrokenProcessPool:
+            return _End("its process was killed, often because memory was short. The same command goes on with it")
         finally:
             del busy[run.folder]
 
@@ -352,7 +399,10 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
             await asyncio.sleep(_PAUSE_S)
         return end.problem
 
-    async def train(number: int, run: PlannedRun, pool: ProcessPoolExecutor | None) -> None:
+    def open_process() -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, get_context("spawn"), _begin_process, (warnings.filters,))
+
+    async def train(number: int, run: PlannedRun) -> None:
         async with slots:
             if run.begins_from in begun:  # it stands before this one, so it has had its slot
                 await begun[run.begins_from]
@@ -360,23 +410,22 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
             _log.info("run %d of %d, %s%s", number, len(runs), _name_run(run), ": has ended before" if was_over else "")
             if was_over:
                 return
-            if problem := await train_in_place(run, pool):
+            with open_process() if is_apart else nullcontext() as pool:
+                problem = await train_in_place(run, pool)
+            if problem:
                 problems[_name_run(run)] = problem
                 _log.warning("%s: %s", _name_run(run), problem)
 
-    with ExitStack() as ending:
-        pool = None
-        if n_jobs > 1:  # a loop of the cookbook needs a process, for it sets up logging
-            pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), _end_with_parent, (warnings.filters,))
-            ending.callback(pool.shutdown, cancel_futures=True)
-        for number, run in enumerate(runs, 1):
-            begun[run.folder] = asyncio.create_task(train(number, run, pool))
-        await asyncio.gather(*begun.values())
+    for number, run in enumerate(runs, 1):
+        begun[run.folder] = asyncio.create_task(train(number, run))
+    await asyncio.gather(*begun.values())
     return problems
 
 
-def _end_with_parent(filters: Sequence[Any]) -> None:
-    """Show the warnings that the process of the sweep shows, and end when that is gone, however it ended."""
+def _begin_process(filters: Sequence[Any]) -> None:
+    """Print as the process of the sweep does, and end when that is gone, however it ended."""
+    open_terminal()
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)  # as for the process of a command
     warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue] (it is a list)
 
     def watch() -> None:
@@ -387,29 +436,57 @@ def _end_with_parent(filters: Sequence[Any]) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _train_apart(run: PlannedRun) -> _End:
-    """Train a run in its own process, and show only its warnings."""
-    logging.getLogger("sciscirl.lab.training.console").addFilter(lambda _: False)
-    return asyncio.run(_train(replace(run, options=replace(run.options))))  # made anew, options load their plugin
+def _train_apart(run: PlannedRun, is_shown: bool) -> _End:
+    """Train a run in its own process, and show all that it says, or only its warnings."""
+    if not is_shown:
+        logging.getLogger("sciscirl.lab.training.console").addFilter(lambda _: False)
+    run = replace(run, options=replace(run.options))  # made anew, options load their plugin
+    return _train_here(run, is_shown=is_shown) if run.is_local else asyncio.run(_train(run))
+
+
+def _train_here(run: PlannedRun, *, is_shown: bool) -> _End:
+    """Train a run on this machine."""
+    try:
+        _refuse_unbegun(run)
+        with show_start(is_local=True) if is_shown else nullcontext():
+            from sciscirl.lab.grpo import train_locally
+            from sciscirl.lab.sft.peft_backend import train_with_peft
+
+            if isinstance(run.options, LocalTrainOptions):
+                train_locally(resolve_run(run.options))
+            else:
+                train_with_peft(resolve_run(cast("PeftSftOptions", run.options)))
+    except Exception as error:
+        return _end_by(run, error)
+    return _End()
 
 
 async def _train(run: PlannedRun) -> _End:
-    """Train a run."""
-    if run.begins_from is not None and not is_over(run.begins_from):
-        return _End(f"its supervised run, {run.begins_from}, has not ended")
+    """Train a run on a server."""
     try:
-        if isinstance(run.options, TinkerSftOptions):
-            await train_on_tinker(resolve_run(run.options))
-        else:
+        _refuse_unbegun(run)
+        if isinstance(run.options, TrainOptions):
             await train_preset(run.options)
-    except CollapseError:
-        return _End()  # the run is over, and is compared as it is
-    except SciSciDataError as error:
-        return _End(str(error), may_wait=isinstance(error, FullServerError))  # not the error: it holds clients
-    except Exception as error:  # a defect in one way must not cost the night of the others
-        _log.exception("%s failed", _name_run(run))
-        return _End(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+        else:
+            await train_on_tinker(resolve_run(cast("TinkerSftOptions", run.options)))
+    except Exception as error:
+        return _end_by(run, error)
     return _End()
+
+
+def _refuse_unbegun(run: PlannedRun) -> None:
+    if run.begins_from is not None and not is_over(run.begins_from):
+        raise SciSciRLError(f"its supervised run, {run.begins_from}, has not ended")
+
+
+def _end_by(run: PlannedRun, error: Exception) -> _End:
+    """Say how a run ended: a defect in one way to train must not cost the night of the others."""
+    if isinstance(error, CollapseError):
+        return _End()  # the run is over, and is compared as it is
+    if isinstance(error, SciSciDataError):
+        return _End(str(error), may_wait=isinstance(error, FullServerError))  # not the error: it holds clients
+    _log.error("%s failed", _name_run(run), exc_info=error)
+    return _End(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
 
 def _write_results(
@@ -489,13 +566,11 @@ def render_plan(options: SweepOptions) -> str:
 
 
 def _say_cost(run: PlannedRun) -> str:
-    """Say what a run costs, as its own dry run does: in a new folder, and from the base model."""
+    """Say what a run costs, here its steps, as its own dry run does: in a new folder, and from the base model."""
     alone: dict[str, Any] = {"log_path": f"{run.folder}-planned"}
-    if isinstance(run.options, TinkerSftOptions):
-        plan = describe_server_sft(resolve_run(replace(run.options, **alone)))
-    else:
-        plan = describe_server_training(resolve_run(replace(run.options, load_checkpoint=None, **alone)))
-    return next(line for line in plan.splitlines() if line.startswith("cost: "))
+    alone |= {"load_checkpoint": None} if isinstance(run.options, TrainOptions) else {}
+    plan = dry_run.describe_run(resolve_run(replace(run.options, **alone)))
+    return next(line for line in plan.splitlines() if line.startswith("steps: " if run.is_local else "cost: "))
 
 
 def render_sweep(result: SweepResult) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
 from sciscidata.options.checks import Folder, PositiveInt
+from sciscirl.lab.hardware_options import HardwareOptions
 from sciscirl.options import GoldOptions, TrainOptions, partial_of_preset
 from sciscirl.task.experiment import LearningRate
 
@@ -47,5 +48,19 @@ class SweepOptions(TrainOptions, GoldOptions):
     sft_batch_size: PositiveInt | None = None
     sft_n_epochs: PositiveInt = 3
     sft_max_steps: PositiveInt | None = None
+    backend: ClassVar[Literal["tinker", "local"]] = "tinker"
     jobs: PositiveInt = 1
     out: Folder = "runs/sweep"
+
+
+@partial_of_preset(eval_batch_size=32)
+class LocalSweepOptions(SweepOptions, HardwareOptions):
+    """Options of a sweep on your own hardware, whose runs have a process each.
+
+    Attributes:
+        micro_batch_size: answers, in supervised runs papers, in one pass of training; must divide those of a step.
+        eval_batch_size: answers in one pass of sampling, in training and evaluations.
+        jobs: how many runs train at once, on the same GPU and processors.
+    """
+
+    backend = "local"

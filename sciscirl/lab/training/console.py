@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 import time
@@ -15,12 +16,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from sciscidata.terminal.messages import printable
+from sciscidata.terminal.progress import begin_step, show_steps
 from sciscirl.lab.training.step_watch import StepWatch
 from sciscirl.runs.checkpoints import read_judgement
 from sciscirl.runs.logs import METRICS_FILE, parse_row, read_rows, seal_logs
 from sciscirl.runs.prices import Usage, count_tokens, whole
 from sciscirl.runs.trackers import open_trackers
 
+#: What a run does before its first step, here and on a server.
+READ, LOAD_MODEL, ASK_SERVER = "read the release and make examples", "load the model", "ask the server"
+_LOAD_PACKAGES, _TRAIN_STEP = "load the packages", "train"
 #: A line comes at least this often, so that a log shows that the run lives.
 SILENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.5
@@ -77,6 +82,7 @@ def render_evaluation(row: Mapping[str, Any]) -> str | None:
     """
     judged = {name: value for name, value in read_judgement(row).items() if "way_to_ceiling/" not in name or value > 0}
     parts = _name({**judged, "step": row.get("step")}, _JUDGED)
+    parts += [f"{name.split('/')[1]} {row[name]:.3f}" for name in row if re.fullmatch(r"eval/[^/]+/score", name)]
     return f"evaluated before step {row['step']:,}: {', '.join(parts)}" if parts else None
 
 
@@ -141,6 +147,14 @@ class _Follower:
 
 
 @contextmanager
+def show_start(*, is_local: bool) -> Generator[None]:
+    """Show what a run does before its first step: which part of how many, and since when."""
+    with show_steps(_LOAD_PACKAGES, READ, LOAD_MODEL if is_local else ASK_SERVER, then=_TRAIN_STEP):
+        begin_step(_LOAD_PACKAGES)
+        yield
+
+
+@contextmanager
 def follow_run(folder: Path, model: str, project: str | None = None, name: str | None = None) -> Generator[None]:
     """Show a line for each step while the block runs, and one at least every half minute; warn of what is wrong.
 
@@ -148,6 +162,7 @@ def follow_run(folder: Path, model: str, project: str | None = None, name: str |
     """
     from tinker_cookbook.utils import ml_log
 
+    begin_step(_TRAIN_STEP)
     handler, level = logging.StreamHandler(), _log.level
     handler.setFormatter(logging.Formatter("%(message)s"))
     _log.addHandler(handler)
@@ -198,6 +213,8 @@ def _log_to_file(path: str, level: int = logging.INFO) -> logging.Logger:
     """Stand in for the cookbook's own: send everything to a file, and only warnings to the console."""
     console, file = logging.StreamHandler(), logging.FileHandler(path, encoding="utf-8")
     console.setLevel(logging.WARNING)
+    # Version 0.6.1 of the cookbook waits where it could await; the SDK says so at each step, with the whole stack.
+    console.addFilter(lambda record: record.name != "tinker.lib.sync_only")
     console.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     file.setFormatter(logging.Formatter("%(asctime)s %(name)s:%(lineno)d [%(levelname)s] %(message)s"))
     logging.basicConfig(level=level, handlers=[console, file], force=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import chz
 import httpx
@@ -21,6 +21,7 @@ from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
+from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.errors import CollapseError, SciSciRLError, with_own_names
 from sciscirl.lab.adversarial.env import challenge_by
@@ -28,13 +29,14 @@ from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator
 from sciscirl.lab.label_scoring import LabelScoring
 from sciscirl.lab.objectives.dataset import BegunRun, RunDatasetBuilder
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
-from sciscirl.lab.training.console import follow_run
+from sciscirl.lab.training.console import ASK_SERVER, READ, follow_run
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import (
     Run,
     RunOptions,
     SftOptions,
     TinkerSftOptions,
+    TrainingServerOptions,
     TrainOptions,
     list_recorded,
     refuse_without_effect,
@@ -48,8 +50,12 @@ from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.logs import METRICS_FILE, open_store, read_rows
 from sciscirl.runs.record import Course, begin_run
 from sciscirl.runs.server_checks import check_server, clear_errors, closed_sessions, open_service
-from sciscirl.task.experiment import BASE, Adam, Preset
+from sciscirl.task.experiment import Adam, Preset
 from sciscirl.task.release import EVAL_SPLITS, EvalSplit, PaperChoice, open_release, settle_choice
+
+if TYPE_CHECKING:
+    from tinker_cookbook.eval.benchmark_evaluator import BenchmarkEvaluator
+    from tinker_cookbook.renderers import Renderer
 
 #: Between two checks that the server answers.
 PERIOD_SECONDS: Final = 30.0
@@ -80,10 +86,14 @@ async def train_preset(options: TrainOptions | Run[TrainOptions]) -> Path:
     """
     run = options if isinstance(options, Run) else resolve_run(options)
     options, preset, folder, start = run.options, run.preset, run.folder, run.begun_from
+    begin_step(READ)
     config = make_config(run)
     builder = cast("RunDatasetBuilder", config.dataset_builder)
     builder.eval_papers()  # an altered release fails before a server is asked
+    begin_step(ASK_SERVER)
     check_server(preset.model, options.base_url)
+    if (reference := config.kl_reference_config) is not None and reference.base_model != preset.model:
+        check_server(reference.base_model, options.base_url)
     evaluator = make_evaluator(run, builder)
     batches, _ = await builder()
     evaluator.end_step = run.count_steps(len(batches))
@@ -93,7 +103,8 @@ async def train_preset(options: TrainOptions | Run[TrainOptions]) -> Path:
         if start is not None:
             warn_of_other_release(start.get("manifest_sha256"), release, start.get("folder"))
         course = Course(evaluator.end_step, start)
-        step = begin_run(folder, release, list_settings(run, builder), resume=options.resume, course=course)
+        settings, behavior = list_settings(run, builder), options.behavior_if_log_dir_exists
+        step = begin_run(folder, release, settings, behavior, course)
         if step is None:
             return folder
         evaluator.alarm = make_alarm(run)
@@ -128,18 +139,21 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
     check_preset(run.preset)
     builder = make_run_builder(run)
     options, preset, size = run.options, run.preset, run.preset.order.batch_size
-    off_policy, n_parts = options.max_steps_off_policy, options.num_minibatches
+    reference = dict(preset.optimiser.kl_reference_config)
+    off_policy, n_parts = options.max_steps_off_policy, options.count_minibatches(size)
     if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
-        other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else f"num_minibatches {n_parts}"
+        other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else "stream_minibatch_config"
         raise SciSciRLError(
             f"max_steps_off_policy is {off_policy}, beside {other}, which needs the answers of a step before the next "
             "begins. Leave one of them out."
         )
     if n_parts is not None and size % (n_parts * preset.optimiser.num_substeps):
         raise SciSciRLError(
-            f"batch_size is {size}, needs a multiple of num_minibatches {n_parts} times num_substeps "
-            f"{preset.optimiser.num_substeps}."
+            f"batch_size is {size}, needs a multiple of stream_minibatch_config.num_minibatches {n_parts} times "
+            f"num_substeps {preset.optimiser.num_substeps}."
         )
+    # Version 0.6.1 trains a run with max_steps_off_policy by another loss, if it is not told here, too.
+    told = {"loss_fn": preset.optimiser.loss_fn} if "loss_fn" in chz.chz_fields(train.AsyncConfig) else {}
     return train.Config(
         learning_rate=preset.optimiser.learning_rate,
         dataset_builder=builder,
@@ -152,13 +166,15 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         loss_fn_config=dict(preset.optimiser.loss_fn_config) or None,
         num_substeps=preset.optimiser.num_substeps,
         kl_penalty_coef=preset.optimiser.kl_penalty_coef,
-        kl_discount_factor=preset.optimiser.kl_discount,
-        kl_reference_config=_make_reference(preset),
+        kl_discount_factor=preset.optimiser.kl_discount_factor,
+        kl_reference_config=train.KLReferenceConfig(**{"base_model": preset.model, **reference})
+        if preset.optimiser.kl_penalty_coef
+        else None,
         lora_rank=preset.optimiser.lora_rank,
         max_steps=options.max_steps,
         eval_every=options.eval_every,
         save_every=options.save_every,
-        ttl_seconds=options.keep_days * 86_400,
+        ttl_seconds=options.ttl_seconds,
         log_path=str(run.folder),
         base_url=options.base_url,
         load_checkpoint_path=run.begun_from["path"] if run.begun_from else None,
@@ -168,7 +184,7 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         async_config=None
         if off_policy is None
-        else train.AsyncConfig(max_steps_off_policy=off_policy, groups_per_batch=size),
+        else train.AsyncConfig(max_steps_off_policy=off_policy, groups_per_batch=size, **told),
         stream_minibatch_config=None
         if n_parts is None
         else train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
@@ -216,13 +232,6 @@ def _make_strategy(preset: Preset) -> RolloutStrategy | None:
     if sampling.top_p == 1 and not sampling.dynamic_sampling:
         return None
     return DynamicSampling(default_rollout_strategy_for_model(preset.model), sampling.top_p)
-
-
-def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
-    if not preset.optimiser.kl_penalty_coef:
-        return None
-    weights = None if preset.optimiser.kl_reference == BASE else preset.optimiser.kl_reference
-    return train.KLReferenceConfig(base_model=preset.model, load_checkpoint_path=weights)
 
 
 def make_run_builder(run: Run[TrainOptions]) -> RunDatasetBuilder:
@@ -274,12 +283,23 @@ def make_evaluator(
         scoring=LabelScoring() if is_gold and options.loss_on == "label" else None,
         ceiling=open_release(builder.release).manifest.get("ceiling"),
         is_taught=is_gold or (run.begun_from or {}).get("kind") == "sft",
+        guards=_make_guards(options, renderer),
     )
+
+
+def _make_guards(options: RunOptions, renderer: Renderer) -> Sequence[BenchmarkEvaluator]:
+    if not (isinstance(options, TrainingServerOptions) and options.evaluators):
+        return ()
+    from sciscirl.lab.guards import make_guards  # few runs have any
+
+    return make_guards(options.evaluators, renderer, is_dry=options.dry_run)
 
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
+    n_parts = run.options.count_minibatches(run.preset.order.batch_size)
     own = list_recorded(run.options) | {
+        "stream_minibatch_config": n_parts and {"num_minibatches": n_parts},
         "load_checkpoint": run.begun_from and run.begun_from["path"],
         "renderer": builder.renderer_name,
     }
@@ -349,7 +369,7 @@ async def _watch(url: str, period_seconds: float) -> None:
                 if n_missed == 2:
                     _log.warning(
                         "no Tinker server answers at %s (%s). The SDK goes on asking, for up to two hours. To stop: "
-                        "Ctrl-C; the run goes on from its last checkpoint with resume=True.",
+                        "Ctrl-C; the run goes on from its last checkpoint with behavior_if_log_dir_exists=resume.",
                         url,
                         type(error).__name__,
                     )

@@ -79,9 +79,17 @@ def test_the_example_in_the_help_can_be_read(name):
 
 def test_the_ways_to_write_an_option_mean_the_same():
     words = ["--preset", "exp4", "--max-steps=7", "interleave=no", "--dry-run", "seed=1"]
-    words += ["--no-resume", "--n_test", "2"]
+    words += [
+        "ttl_seconds=None",
+        "--behavior-if-log-dir-exists",
+        "resume",
+        "--n_test",
+        "2",
+        "loss_fn_config.clip_low_threshold=0.8",
+    ]
     assert read("train", words) == {
-        "preset": "exp4", "max_steps": 7, "interleave": False, "dry_run": True, "seed": 1, "resume": False, "n_test": 2
+        "preset": "exp4", "max_steps": 7, "interleave": False, "dry_run": True, "seed": 1, "n_test": 2,
+        "ttl_seconds": None, "behavior_if_log_dir_exists": "resume", "loss_fn_config": ["clip_low_threshold:0.8"],
     }  # fmt: skip
     for words in (["--seeds", "4", "8", "out=x"], ["seeds=4,8", "--out=x"], ["--seeds=4,8", "--out", "x"]):
         assert read("sweep", words) == {"seeds": [4, 8], "out": "x"}
@@ -106,6 +114,18 @@ def test_the_ways_to_write_an_option_mean_the_same():
         ),
         ("train --preset", "--preset needs a value."),
         ("evaluate --split tset", "--split is 'tset', needs one of train, dev, held_out, test. Did you mean test?"),
+        ("train --resume", "there is no option resume. Did you mean --behavior-if-log-dir-exists resume? See"),
+        ("sft resume=True", "there is no option resume. Did you mean --behavior-if-log-dir-exists resume? See"),
+        ("train keep_days=90", "there is no option keep_days. Did you mean --ttl-seconds 7776000? See"),
+        ("sweep --keep-days 7", "there is no option keep_days. Did you mean --ttl-seconds 604800? See"),
+        (
+            "train --num-minibatches 4",
+            "there is no option num_minibatches. Did you mean stream_minibatch_config.num_minibatches=4?",
+        ),
+        (
+            "train kl_reference=tinker://a/b",
+            "there is no option kl_reference. Did you mean kl_reference_config.load_checkpoint_path=tinker://a/b?",
+        ),
         ("merge a", "--out is required. See sciscirl merge --help."),
         ("select", "RUN is required. See sciscirl select --help."),
     ],
@@ -143,7 +163,7 @@ def test_python_names_become_flags_and_paths_stay():
     options = list_options(COMMANDS["train"])
     for message, expected in (
         ("TrainOptions.max_steps is 0.", "--max-steps is 0."),
-        ("Go on: resume=True collapse=warn.", "Go on: --resume --collapse warn."),
+        ("Go on: dry_run=True collapse=warn.", "Go on: --dry-run --collapse warn."),
         ("Set compute_post_kl=False.", "Set --no-compute-post-kl."),
         ("runs/max_steps/x and 'max_steps' stay, as the model does", None),
     ):

@@ -101,8 +101,8 @@ def test_a_dry_run_into_a_folder_with_a_run_says_what_the_run_would_say(run, opt
     assert (status, "holds a run of something else" in err) == (1, True)
     (folder / "run.json").write_text(json.dumps({"settings": {"seed": 5}, "release": {}}), "utf-8")
     status, _, err = run(command, dry_run="yes")
-    assert (status, f"{folder} holds a run. Go on with it: --resume." in err) == (1, True)
-    status, _, err = run(command, dry_run="yes", resume="yes")
+    assert (status, f"{folder} holds a run. Go on with it: --behavior-if-log-dir-exists resume" in err) == (1, True)
+    status, _, err = run(command, dry_run="yes", behavior_if_log_dir_exists="resume")
     assert (status, "was begun with" in err or "was begun without" in err) == (1, True)
     assert sorted(path.name for path in folder.iterdir()) == ["metrics.jsonl", "run.json"]
     status, _, err = run(command, dry_run="yes", log_path=options["release"])

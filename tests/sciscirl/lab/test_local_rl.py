@@ -46,6 +46,7 @@ from sciscirl.lab.training.rl import make_run_builder
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import resolve_preset, resolve_run
 from sciscirl.presets import find_preset
+from sciscirl.runs.existing_run import refuse_to_delete
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.logs import write_json
 from tests.sciscirl.toy import RENDERER
@@ -242,9 +243,9 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, options_of,
     options = options_of(tmp_path / "run")
     train_until_killed(options, monkeypatch)
     assert not (tmp_path / "run" / "adapter").exists()
-    with pytest.raises(SciSciRLError, match="resume=True"):
+    with pytest.raises(SciSciRLError, match="behavior_if_log_dir_exists=resume"):
         train_locally(resolve_run(options))
-    train_locally(resolve_run(replace(options, resume=True)))
+    train_locally(resolve_run(replace(options, behavior_if_log_dir_exists="resume")))
     ours, theirs = (load_file(one / "adapter" / "adapter_model.safetensors") for one in (tmp_path / "run", run))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     again, once = read_rows(tmp_path / "run"), read_rows(run)
@@ -268,7 +269,7 @@ def test_a_run_that_was_killed_draws_the_same_evaluations_and_an_ended_one_is_le
     monkeypatch.setattr(
         LabelEvaluator, "_roll_out", lambda self, policy, number: asked.append(number) or roll_out(self, policy, number)
     )
-    train_locally(resolve_run(replace(killed, resume=True)))
+    train_locally(resolve_run(replace(killed, behavior_if_log_dir_exists="resume")))
     assert asked == [0, 1, 2] * 2  # papers, at steps 2 and 3: what the weights of step 1 answered was kept
     both = [hash_files(tmp_path / name / "predictions") for name in ("once", "killed")]
     assert both[0] == both[1]
@@ -280,11 +281,13 @@ def test_a_run_that_was_killed_draws_the_same_evaluations_and_an_ended_one_is_le
     assert judged[0] == judged[1]
     before = hash_files(tmp_path / "killed")
     with caplog.at_level(logging.INFO, logger="sciscirl"):
-        train_locally(resolve_run(replace(killed, resume=True)))
+        train_locally(resolve_run(replace(killed, behavior_if_log_dir_exists="resume")))
     assert "has ended after 3 of 3 steps" in caplog.text
     assert hash_files(tmp_path / "killed") == before
     assert len(asked) == 6
-    train_locally(resolve_run(replace(killed, resume=True, max_steps=4)))  # more steps: only their weights are asked
+    train_locally(
+        resolve_run(replace(killed, behavior_if_log_dir_exists="resume", max_steps=4))
+    )  # more steps: only their weights are asked
     assert len(asked) == 9
     assert [row["step"] for row in read_rows(tmp_path / "killed") if "test/n" in row] == [0, 1, 2, 3, 4]
     assert {name: before[name] for name in before if "predictions" in name}.items() <= hash_files(
@@ -298,7 +301,7 @@ def test_a_run_in_four_bits_that_was_killed_samples_the_same_answers(options_of,
     once, killed = (options_of(tmp_path / name, **few) for name in ("once", "killed"))
     train_locally(resolve_run(once))
     train_until_killed(killed, monkeypatch)
-    train_locally(resolve_run(replace(killed, resume=True)))
+    train_locally(resolve_run(replace(killed, behavior_if_log_dir_exists="resume")))
     names = ("iteration_000001/train_rollout_summaries.jsonl", "adapter/adapter_model.safetensors")
     for name in names:
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes()
@@ -353,7 +356,7 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
     assert load_local_model(tmp_path / "run" / "adapter")
 
 
-MODES = ("max_steps_off_policy", "num_minibatches", "rolling_save_every", "compute_post_kl")
+MODES = ("max_steps_off_policy", "rolling_save_every", "stream_minibatch_config", "compute_post_kl")
 
 
 @pytest.mark.parametrize(
@@ -361,24 +364,36 @@ MODES = ("max_steps_off_policy", "num_minibatches", "rolling_save_every", "compu
     [
         ({"num_substeps": 4}, r"num_substeps is 4, which backend=local cannot do.*Set num_substeps=1"),
         ({"loss_fn": "dro"}, r"loss_fn is dro, which TRL does not have"),
-        ({"kl_penalty_coef": 0.1, "kl_discount": 0.5}, r"kl_discount is 0\.5"),
-        ({"kl_penalty_coef": 0.1, "kl_reference": "tinker://a/sampler_weights/b"}, "kl_reference is tinker"),
+        ({"kl_penalty_coef": 0.1, "kl_discount_factor": 0.5}, r"kl_discount_factor is 0\.5"),
+        (
+            {"kl_penalty_coef": 0.1, "kl_reference_config": {"base_model": "a"}},
+            "kl_reference_config is {'base_model': 'a'}",
+        ),
         ({"preset": "adversarial"}, "preset adversarial challenges answers"),
         ({"group_size": 1}, "group_size is 1, needs at least 2"),
         ({"micro_batch_size": 5}, r"micro_batch_size is 5, needs a divisor of 12: 3 papers"),
         *(
             ({name: value}, f"{name} has no effect with backend=local")
             for name, value in dict.fromkeys(NOT_HERE, "x").items()
-            if name not in {"keep_days", *MODES}
+            if name not in {"ttl_seconds", "evaluators", *MODES}
         ),
-        *(({name: 1}, f"{name} has no effect with backend=local") for name in MODES[:-1]),
+        *(({name: 1}, f"{name} has no effect with backend=local") for name in MODES[:-2]),
+        (
+            {"stream_minibatch_config": {"num_minibatches": 2}},
+            "stream_minibatch_config has no effect with backend=local",
+        ),
         ({"compute_post_kl": True}, "compute_post_kl has no effect with backend=local"),
-        ({"keep_days": 3}, "keep_days has no effect with backend=local"),
+        ({"ttl_seconds": 3}, "ttl_seconds has no effect with backend=local"),
+        ({"evaluators": ("ifeval",)}, "evaluators has no effect with backend=local"),
     ],
 )
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):
     with pytest.raises(SciSciRLError, match=said):
         refuse_options(resolve_run(options_of(tmp_path / "run", **given)))
+
+
+def test_a_run_holds_nothing_that_would_keep_it_from_being_deleted(run):
+    refuse_to_delete(run)
 
 
 def test_a_run_from_other_weights_has_no_kl_term_to_the_base_model(options_of, tmp_path):

@@ -17,14 +17,15 @@ if not all(map(find_spec, ("peft", "trl"))):  # to import them takes seconds, an
 
 import torch
 from safetensors.torch import load_file
-from transformers import TrainingArguments
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.grpo import refuse_options, train_locally
+from sciscirl.lab import grpo
+from sciscirl.lab.grpo import train_locally
 from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.processes import settle_processes
+from sciscirl.lab.sft import peft_backend
 from sciscirl.lab.sft.checkpoints import recover_checkpoint
-from sciscirl.lab.sft.peft_backend import make_arguments, train_with_peft
+from sciscirl.lab.sft.peft_backend import train_with_peft
 from sciscirl.options import resolve_run
 from tests.sciscirl.toy import RENDERER
 
@@ -49,7 +50,7 @@ for run, words in json.loads(sys.argv[1]).items():
     shutil.copytree(run, run + "_whole")
     shutil.rmtree(Path(run, "checkpoints", "checkpoint-2"))
     shutil.rmtree(Path(run, "adapter"))
-    debug_launcher(work, [*words, "resume=True"], num_processes=2)
+    debug_launcher(work, [*words, "behavior_if_log_dir_exists=resume"], num_processes=2)
 """
 
 
@@ -110,23 +111,23 @@ def test_two_processes_train_as_one_does_and_go_on_to_the_same_weights(toy_slice
         assert {"rng_state_0.pth", "rng_state_1.pth"} <= recover_checkpoint(whole).extra["sha256"].keys()
         assert all(torch.equal(weight, read_adapter(whole)[tensor]) for tensor, weight in read_adapter(again).items())
     with pytest.raises(SciSciRLError, match="begun with n_processes=2, not n_processes=1"):
-        train_with_peft(resolve_run(PeftSftOptions(**sft, resume=True)))
+        train_with_peft(resolve_run(PeftSftOptions(**sft, behavior_if_log_dir_exists="resume")))
 
 
 def test_a_batch_that_processes_cannot_share_is_refused(toy_slice, primed_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(TrainingArguments, "world_size", 2)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(peft_backend, "settle_processes", lambda: None)
+    monkeypatch.setattr(grpo, "settle_processes", lambda: None)
     options = options_of(toy_slice, primed_model, tmp_path, micro_batch_size=4)
     with pytest.raises(SciSciRLError, match=r"batch_size is 4, .* micro_batch_size, 4, times 2 processes"):
-        make_arguments(resolve_run(PeftSftOptions(**options)), 1)
-    monkeypatch.setattr("sciscirl.lab.grpo.settle_processes", lambda: None)
-    monkeypatch.setenv("WORLD_SIZE", "2")
+        peft_backend.check_run(resolve_run(PeftSftOptions(**options)))
     for more, said in (
         ({"batch_size": 3}, "batch_size is 3, needs a multiple of 2 processes"),
         ({"reward": "balanced_shares"}, "pays by what all answers of a step say, and 2 processes were started"),
         ({"micro_batch_size": 16}, "micro_batch_size is 16, needs a divisor of 8: 2 papers"),
     ):
         with pytest.raises(SciSciRLError, match=said):
-            refuse_options(
+            grpo.refuse_options(
                 resolve_run(LocalTrainOptions(**options_of(toy_slice, primed_model, tmp_path, group_size=4, **more)))
             )
 

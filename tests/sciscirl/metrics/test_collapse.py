@@ -173,7 +173,10 @@ def run_scripted(options: dict, tokenizer, monkeypatch) -> list[int]:
 
 
 def test_a_collapsed_run_ends_early_and_leaves_what_it_has(run_options, toy_renderer, monkeypatch, caplog):
-    with pytest.raises(CollapseError, match=r"at step 3 .* in a row.*continue anyway with resume=True collapse=warn"):
+    with pytest.raises(
+        CollapseError,
+        match=r"at step 3 .* in a row.*continue anyway with behavior_if_log_dir_exists=resume collapse=warn",
+    ):
         run_scripted(run_options | {"collapse": "stop"}, toy_renderer.tokenizer, monkeypatch)
     rows = [json.loads(line) for line in (Path(run_options["log_path"]) / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in rows] == [0, 1, 2, 3]

@@ -267,10 +267,10 @@ def test_answers_of_steps_that_are_taken_again_are_dropped(tmp_path):
     release = tmp_path / "release"
     release.mkdir()
     (release / "manifest.json").write_text("{}")
-    begin_run(tmp_path, release, {"seed": 0}, resume=False)
+    begin_run(tmp_path, release, {"seed": 0}, behavior="raise")
     row = {"name": "000001", "batch": 1, "state_path": "tinker://a/weights/1"}
     (tmp_path / "checkpoints.jsonl").write_text(json.dumps(row) + "\n")
-    assert begin_run(tmp_path, release, {"seed": 0}, resume=True) == 1
+    assert begin_run(tmp_path, release, {"seed": 0}, behavior="resume") == 1
     assert [path.name for path in tmp_path.glob("iteration_*")] == ["iteration_000000"]
 
 

@@ -142,7 +142,7 @@ def test_deep_nesting_and_other_json_is_left_out_or_one_line(run, text, tmp_path
     with pytest.raises(SciSciRLError, match=r"does not describe a training run|run\.json is damaged"):
         find_subject(EvaluationConfig(release=tmp_path, out=tmp_path / "out", run=run))
     with pytest.raises(SciSciRLError, match="is damaged"):
-        begin_run(run, tmp_path, {}, resume=True)
+        begin_run(run, tmp_path, {}, behavior="resume")
 
 
 @pytest.mark.parametrize("name", ["$\\frac$", "{0}{}", "[bold]", "%s", "{{ x }}", "_hidden", "a\nb", "\x1b]52;c;x\x07"])

@@ -37,7 +37,7 @@ CHECKPOINTS = [
 def supervised(tmp_path, toy_slice):
     folder = tmp_path / "sft-tinker-exp4"
     folder.mkdir()
-    begin_run(folder, toy_slice, describe(PRESET) | {"backend": "tinker"}, resume=False)
+    begin_run(folder, toy_slice, describe(PRESET) | {"backend": "tinker"}, behavior="raise")
     (folder / "metrics.jsonl").write_text(
         "".join(f"{json.dumps({'step': step, 'epoch': 0, 'num_tokens': 5, 'progress': 0.1})}\n" for step in range(40))
     )
@@ -90,22 +90,22 @@ def test_training_starts_there_and_the_record_and_report_say_so(options, supervi
     first, second = tmp_path / "rl", tmp_path / "rl-2"
     for folder in (first, second):
         folder.mkdir()
-    begin_run(first, toy_slice, settings_of(given), resume=False, course=Course(begun_from=start))
+    begin_run(first, toy_slice, settings_of(given), behavior="raise", course=Course(begun_from=start))
     recorded = json.loads((first / "run.json").read_text("utf-8"))
     assert recorded["begun_from"] == start
     assert recorded["settings"]["load_checkpoint"] == "tinker://m/weights/final"
     # The folder may be gone by then: the path that it stood for resumes the run as well.
     again = TrainOptions(**options, load_checkpoint="tinker://m/weights/final")
-    begin_run(first, toy_slice, settings_of(again), resume=True)
+    begin_run(first, toy_slice, settings_of(again), behavior="resume")
     other = TrainOptions(**options)
     with pytest.raises(
         SciSciRLError, match="was begun with load_checkpoint='tinker://m/weights/final', which is missing"
     ):
-        begin_run(first, toy_slice, settings_of(other), resume=True)
+        begin_run(first, toy_slice, settings_of(other), behavior="resume")
 
     keep(first, [{"name": "000050", "batch": 50, "state_path": "tinker://n/weights/000050"}])
     next_start = find_start(str(first), second, preset)
-    begin_run(second, toy_slice, recorded["settings"], resume=False, course=Course(begun_from=next_start))
+    begin_run(second, toy_slice, recorded["settings"], behavior="raise", course=Course(begun_from=next_start))
     shown = [row for table in view_runs([read_run(first, "rl"), read_run(second, "rl-2")]).tables for row in table.rows]
     said = next(list(row[1:]) for row in shown if row[0] == "begun from")
     assert said == ["sft-tinker-exp4, step 40", "rl, step 50, itself from sft-tinker-exp4, step 40"]
@@ -138,7 +138,7 @@ def test_a_run_without_a_state_says_what_to_do(supervised, tmp_path, rows):
 
 
 def test_a_run_cannot_start_from_itself_or_from_a_damaged_one(supervised, tmp_path):
-    with pytest.raises(SciSciRLError, match=r"the run itself\. Go on with it: resume=True"):
+    with pytest.raises(SciSciRLError, match=r"the run itself\. Go on with it: behavior_if_log_dir_exists=resume"):
         find_start(str(supervised), supervised, PRESET)
     whole = json.loads((supervised / "run.json").read_text("utf-8"))
     for damaged in ([], *({**whole, "begun_from": start} for start in (-1, "x", [1], {"path": 7}))):

@@ -327,13 +327,13 @@ def test_a_comparison_marks_what_was_shown_and_older_runs_showed_nothing():
 
 def test_a_run_that_was_begun_before_it_could_show_goes_on_where_it_shows_nothing(toy_slice, tmp_path):
     settings = json.loads(json.dumps(describe(find_preset("exp4"))))
-    facts = plan_run(tmp_path / "run", toy_slice, settings, resume=False)
+    facts = plan_run(tmp_path / "run", toy_slice, settings, behavior="raise")
     del facts["settings"]["show"]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text(json.dumps(facts), "utf-8")
-    assert plan_run(tmp_path / "run", toy_slice, settings, resume=True) is None
+    assert plan_run(tmp_path / "run", toy_slice, settings, behavior="resume") is None
     with pytest.raises(SciSciRLError, match=r"was begun with show=\[\], not show="):
-        plan_run(tmp_path / "run", toy_slice, settings | {"show": ["references"]}, resume=True)
+        plan_run(tmp_path / "run", toy_slice, settings | {"show": ["references"]}, behavior="resume")
 
 
 # --- a release that is really built -------------------------------------------------------------------------------

@@ -415,7 +415,7 @@ def test_a_run_says_itself_what_it_was(tmp_path, toy_slice):
         find_subject(config)
     config.run.mkdir()
     settings = describe(PRESETS["exp5"]) | {"renderer": "llama3", "max_tokens": 33, "max_paper_tokens": 99}
-    begin_run(config.run, toy_slice, settings, resume=False)
+    begin_run(config.run, toy_slice, settings, behavior="raise")
     with pytest.raises(SciSciRLError, match="no checkpoint"):
         find_subject(config)
     lines = [{"name": name, "batch": 1, "sampler_path": f"tinker://x/{name}"} for name in ("000001", "final")]

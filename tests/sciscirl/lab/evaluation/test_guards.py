@@ -40,7 +40,7 @@ def run(tmp_path, toy_slice, toy_model) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
     settings = describe(PRESETS["exp5"]) | {"model": toy_model, "renderer": RENDERER, "max_paper_tokens": 1024}
-    begin_run(folder, toy_slice, settings, resume=False)
+    begin_run(folder, toy_slice, settings, behavior="raise")
     (folder / "checkpoints.jsonl").write_text(
         json.dumps({"name": "final", "batch": 1, "sampler_path": "tinker://x/final"}) + "\n", "utf-8"
     )

@@ -21,6 +21,7 @@ import polars as pl
 import pytest
 import yaml
 
+import sciscirl
 from sciscidata.errors import ReleaseExistsError
 from sciscirl.cli.main import main
 from sciscirl.errors import ReleaseError, SciSciRLError
@@ -32,6 +33,7 @@ from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import CONTEXT
 from sciscirl.task.release import read_split
 from tests.conftest import REPOSITORY
+from tests.sciscirl.made_runs import make_run
 from tests.sciscirl.papers import write_slice
 from tests.servers.serving import Handler, Server
 
@@ -72,7 +74,10 @@ def test_prompts_labels_and_scores_are_those_of_training(release: Path, exported
     assert {*rows[0]} == {"id", "messages", "labels", "target"}
     assert "cd_index" not in (exported / "sciscirl_exp4" / "test.jsonl").read_text()
     again = read_rules(exported / "sciscirl_exp4")
-    assert again == rules
+    assert again == rules == sciscirl.read_rules(str(exported))
+    assert sciscirl.read_rules(make_run(tmp_path / "run", "exp6", evaluations={})) == PRESETS["exp6"].rules
+    with pytest.raises(SciSciRLError, match=r"is not the folder of a run"):
+        sciscirl.read_rules(tmp_path)
     for row in rows:
         gold = render_answer(row["labels"], "two_keys")
         assert score(gold, row["labels"], again) == Score(1.05, 1.0, 1.0)

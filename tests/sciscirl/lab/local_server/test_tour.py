@@ -123,7 +123,7 @@ def tour(tinker_server, tmp_path_factory) -> Tour:
         first.finish()
     assert (run / "checkpoints.jsonl").exists()
     n_taken = len(read_metrics(run))
-    tinker_server.run(*training, "resume=True", cwd=home)
+    tinker_server.run(*training, "behavior_if_log_dir_exists=resume", cwd=home)
     shown = [tinker_server.run(*words, cwd=home).stdout for words in others]
     return Tour(home, run, options, n_taken, shown)
 

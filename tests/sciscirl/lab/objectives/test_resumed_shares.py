@@ -80,7 +80,7 @@ def test_a_folder_without_rollouts_is_nothing_to_remember(toy_slice, toy_model, 
 def test_a_run_that_is_resumed_hands_its_folder_and_step_to_the_batches(toy_slice, toy_model, tmp_path, monkeypatch):
     options = TrainOptions(
         preset="exp6", release=str(toy_slice), model=toy_model, renderer=RENDERER, log_path=str(tmp_path / "run"),
-        resume=True, eval_split="test",
+        behavior_if_log_dir_exists="resume", eval_split="test",
     )  # fmt: skip
     seen = []
 

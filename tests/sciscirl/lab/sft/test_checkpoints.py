@@ -94,7 +94,7 @@ def test_the_checkpoint_before_a_damaged_one_is_taken_and_the_damaged_one_named(
 def test_a_run_goes_on_from_a_whole_checkpoint_to_the_very_same_weights(copied, run, toy_slice, primed_model):
     cut(checkpoint(copied, 3) / "optimizer.pt")
     shutil.rmtree(checkpoint(copied, 2))
-    train(toy_slice, primed_model, copied, resume=True)
+    train(toy_slice, primed_model, copied, behavior_if_log_dir_exists="resume")
     for name in ("adapter/adapter_model.safetensors", "checkpoints/checkpoint-3/optimizer.pt", "metrics.jsonl"):
         assert (copied / name).read_bytes() == (run / name).read_bytes(), name
     assert names(copied) == names(run)
@@ -106,7 +106,7 @@ def test_where_no_checkpoint_is_whole_one_error_names_all_and_touches_none(copie
         cut(checkpoint(copied, step) / "adapter_model.safetensors")
     before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file() and path.name != "config.json"}
     with pytest.raises(RunFolderError, match=r"no checkpoint of .* is whole.*-3 is .*-2 is .*-1 is .* delete the fold"):
-        train(toy_slice, primed_model, copied, resume=True)
+        train(toy_slice, primed_model, copied, behavior_if_log_dir_exists="resume")
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -131,7 +131,7 @@ def test_a_run_that_had_ended_is_judged_by_the_weights_that_it_has(copied, run, 
     shutil.rmtree(copied / "adapter")  # what is damaged there is made anew
     judged = []
     monkeypatch.setattr(Judge, "judge", lambda self, step, judge=Judge.judge: judged.append(step) or judge(self, step))
-    train(toy_slice, primed_model, copied, resume=True)
+    train(toy_slice, primed_model, copied, behavior_if_log_dir_exists="resume")
     assert judged == [N_STEPS]
     assert pl.read_parquet(copied / "predictions" / step).equals(answers)
     assert (copied / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
@@ -166,7 +166,7 @@ def test_a_damaged_adapter_is_one_line_that_names_the_file(copied, tmp_path, nam
     (copied / "adapter" / SUMS).unlink()
     with pytest.raises(SciSciRLError, match=r"adapter is of another run"):
         merge_adapter(copied, tmp_path / "merged", MergeOptions())
-    with pytest.raises(SciSciRLError, match=rf"{name} is damaged.* resume=True"):
+    with pytest.raises(SciSciRLError, match=rf"{name} is damaged.* behavior_if_log_dir_exists=resume"):
         load_local_model(copied / "adapter")
     assert not (tmp_path / "merged").exists()
 
@@ -174,9 +174,9 @@ def test_a_damaged_adapter_is_one_line_that_names_the_file(copied, tmp_path, nam
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", "trained_on.json"])
 def test_a_run_that_lost_a_file_of_its_adapter_is_told_so(copied, toy_slice, tmp_path, name):
     (copied / "adapter" / name).unlink()
-    with pytest.raises(SciSciRLError, match=rf"has lost {name}\. .* resume=True"):
+    with pytest.raises(SciSciRLError, match=rf"has lost {name}\. .* behavior_if_log_dir_exists=resume"):
         merge_adapter(copied, tmp_path / "merged", MergeOptions())
-    with pytest.raises(SciSciRLError, match=rf"has lost {name}\. .* resume=True"):
+    with pytest.raises(SciSciRLError, match=rf"has lost {name}\. .* behavior_if_log_dir_exists=resume"):
         find_subject(EvaluationConfig(release=toy_slice, out=tmp_path / "judged", run=copied))
 
 

@@ -188,11 +188,13 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, toy_slice, 
     assert not (tmp_path / "run" / "adapter").exists()
     with pytest.raises(SciSciRLError, match=r"has no adapter: .* Resume it if it is one"):
         merge_adapter(tmp_path / "run", tmp_path / "merged", MergeOptions())
-    with pytest.raises(SciSciRLError, match="resume=True"):
+    with pytest.raises(SciSciRLError, match="behavior_if_log_dir_exists=resume"):
         train_with_peft(resolve_run(options))
     # What a kill left of a checkpoint is not one.
     (tmp_path / "run" / "checkpoints" / f"checkpoint-{SAVE_EVERY + 4}").mkdir()
-    options = PeftSftOptions(**options_of(toy_slice, contrary_model, tmp_path / "run"), resume=True)
+    options = PeftSftOptions(
+        **options_of(toy_slice, contrary_model, tmp_path / "run"), behavior_if_log_dir_exists="resume"
+    )
     train_with_peft(resolve_run(options))
     ours, theirs = (load_file(folder / "adapter" / "adapter_model.safetensors") for folder in (tmp_path / "run", run))
     assert ours.keys() == theirs.keys()

@@ -129,16 +129,14 @@ def options(toy_slice, toy_model, tmp_path, monkeypatch):
     root.setLevel(level)
 
 
-def run(options: TinkerSftOptions, server: Server, monkeypatch, *, resume: bool = False) -> list[str]:
+def run(options: TinkerSftOptions, server: Server, monkeypatch, behavior="raise") -> list[str]:
     """Train as ``train_on_tinker`` does, without evaluations. Return the batches behind the last weights."""
     folder = Path(str(options.log_path))
     folder.mkdir(exist_ok=True)
     resolved = resolve_run(options)
     builder = make_papers_builder(resolved)
     settings = list_settings(resolved, builder)
-    first_step = begin_run(
-        folder, Path(options.release), settings, resume=resume, course=Course(steps_per_epoch=N_STEPS)
-    )
+    first_step = begin_run(folder, Path(options.release), settings, behavior, course=Course(steps_per_epoch=N_STEPS))
     monkeypatch.setattr(train.tinker, "ServiceClient", server.connect)
     config = chz.replace(make_config(resolved, builder, first_step=first_step), evaluator_builders=[])
     asyncio.run(train.main(config))
@@ -158,7 +156,7 @@ def test_a_resumed_run_trains_on_every_batch_once_and_in_order(options, monkeypa
     folder = Path(str(options.log_path))
     assert [record.batch for record in read_checkpoints(folder)] == list(range(2, kill_at + 1, 2))
     server.kill_at = None
-    assert run(options, server, monkeypatch, resume=True) == batches
+    assert run(options, server, monkeypatch, "resume") == batches
     # What is kept as a step has had that many steps, to resume from and to sample from.
     assert [*list_weights(folder)] == [2, 4, 6, N_STEPS]
     for step, path in list_weights(folder).items():

@@ -37,14 +37,14 @@ def test_the_tinker_backend_trains_resumes_and_is_evaluated_on_a_real_server(tin
     sums = run / "SHA256SUMS"  # a killed run has not listed its logs here
     listed = sums.read_text("utf-8").splitlines(keepends=True)
     sums.write_text("".join(line for line in listed if "checkpoints.jsonl" not in line and "metrics.jsonl" not in line))
-    tinker_server.run("train_sft.py", *words, "resume=True")
+    tinker_server.run("train_sft.py", *words, "behavior_if_log_dir_exists=resume")
     again = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
     assert [row["step"] for row in again if "train_mean_nll" in row] == list(range(n_steps))
     assert [row for row in again if row["step"] < 10] == [row for row in rows if row["step"] < 10]
     assert [row["step"] for row in again if "test/macro_f1" in row] == [0, 6, n_steps]
 
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    ended = tinker_server.run("train_sft.py", *words, "resume=True")
+    ended = tinker_server.run("train_sft.py", *words, "behavior_if_log_dir_exists=resume")
     assert "nothing is left to do" in ended.stdout + ended.stderr
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 

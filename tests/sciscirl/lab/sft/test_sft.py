@@ -11,6 +11,7 @@ import tinker
 from tinker_cookbook.supervised import train
 from tinker_cookbook.utils import ml_log
 
+import sciscirl
 from sciscirl.envs.env import LabelEnv, read_action
 from sciscirl.envs.tokenizer import make_renderer
 from sciscirl.errors import SciSciRLError
@@ -229,6 +230,9 @@ def test_the_config_is_the_cookbooks_and_its_data_are_the_gold_answers(options):
     dataset, held_out = config.dataset_builder()
     assert held_out is None  # judged by our own evaluator
     assert len(dataset) == 6
+    given = {**options, "groups_per_batch": 8, "num_epochs": 2}  # the cookbook's names will do
+    again, _ = sciscirl.make_gold_builder("exp4", **given)()
+    assert again.get_batch(2)[0].model_input == dataset.get_batch(2)[0].model_input
     dataset.set_epoch(1)
     examples = config.dataset_builder()[0].examples
     assert [datum.model_input.to_ints() for datum in dataset.get_batch(2)] == [

@@ -21,12 +21,14 @@ import sciscirl.lab.training.rl as rl_train
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
+from sciscirl.lab.report.layout import show_estimate
 from sciscirl.lab.report.report import ReportConfig, make_sections
 from sciscirl.lab.report.runs import find_repeated, read_runs
 from sciscirl.lab.studies import sweep
 from sciscirl.lab.studies.sweep import plan_sweep, read_vary, run_sweep
 from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.lab.training.rl import train_preset
+from sciscirl.metrics.own_metrics import register_metric
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.runs.logs import open_store
@@ -42,8 +44,8 @@ def test_every_run_has_its_folder_and_seed_and_all_other_options_are_shared():
         ("exp4", 0, "here/exp4/seed_0"), ("exp6", 0, "here/exp6/seed_0"),
         ("exp4", 3, "here/exp4/seed_3"), ("exp6", 3, "here/exp6/seed_3"),
     ]  # fmt: skip
-    assert {(type(run.options), run.options.learning_rate, run.options.resume) for run in runs} == {
-        (TrainOptions, 3e-4, True)
+    assert {(type(run.options), run.options.learning_rate, run.options.behavior_if_log_dir_exists) for run in runs} == {
+        (TrainOptions, 3e-4, "resume")
     }
     assert all(run.options.seed == run.seed and run.options.preset == run.name for run in runs)
 
@@ -188,6 +190,10 @@ def cookbook(monkeypatch, toy_renderer, options):
 
 
 def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, release, tmp_path, capsys):
+    def cost(predictions):
+        return 2 * sum(row["label"] != row["gold"] for row in predictions) / len(predictions)
+
+    register_metric("cost", cost, bounds=(0, 2), higher_is_better=False)
     out = tmp_path / "sweep"
     options = SweepOptions(
         **cookbook.options, release=str(release), out=str(out), way=("rl", "sft", "sft_rl"), seeds=(0, 1),
@@ -222,6 +228,9 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
             scores.append((answers["gold"] == answers["label"]).mean())
         assert row["label_match"] == pytest.approx(sum(scores) / 2)
         assert row["label_match_low"] <= row["label_match"] <= row["label_match_high"]
+        ends = [row[f"cost{end}"] for end in ("_low", "", "_high")]  # a metric of one's own, over seeds
+        assert ends == sorted(ends)
+        assert ends[1] == pytest.approx(2 - 2 * row["label_match"])
         assert (row["n_seeds"], row["n_papers"]) == (2, 12)
         assert (row["train/reward/total"] is None) == (name == "sft")
         if name != "sft":
@@ -240,7 +249,9 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
         ("exp4-rl", [0, 1]), ("exp4-sft", [0, 1]), ("exp4-sft_rl", [0, 1])
     ]  # fmt: skip
     sections = {one.id: one for one in make_sections(runs, ReportConfig(runs=(out,), release=release, n_examples=0))}
-    models, baselines, pairs = sections["answer"].tables
+    models, baselines, own, pairs = sections["answer"].tables
+    assert own.head[1] == "cost (less is better)"
+    assert own.rows[0][:2] == ["exp4-rl", show_estimate(result.comparison.scores["exp4 rl"]["cost"])]
     assert [row[0] for row in models.rows] == [f"exp4-{way}" for way in ("rl", "sft", "sft_rl")]
     assert [row[0] for row in baselines.rows] == table["name"].to_list()[4:]
     said = {re.search(r"exp4-\w+", line)[0]: line for line in sections["answer"].headline}
@@ -249,7 +260,7 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     assert starts["exp4-rl"] == "itself before training"
     assert starts["exp4-sft"] == "exp4-rl before training"  # supervised runs have no step 0
     assert models.rows[0][2].startswith(f"{table['label_match'][0]:.3f} [")
-    assert len(pairs.rows) == 9
+    assert len(pairs.rows) == 12
     assert any(one.alt.startswith("Mean reward over steps: exp4-rl from ") for one in sections["curves"].pictures)
 
     words = [f"{name}={value}" for name, value in cookbook.options.items()]
@@ -273,7 +284,11 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
 
 def test_a_run_that_has_ended_is_left_as_it_is_however_often_it_is_resumed(cookbook, release, tmp_path, caplog):
     options = TrainOptions(
-        **cookbook.options, release=str(release), eval_split="dev", log_path=str(tmp_path / "run"), resume=True
+        **cookbook.options,
+        release=str(release),
+        eval_split="dev",
+        log_path=str(tmp_path / "run"),
+        behavior_if_log_dir_exists="resume",
     )
     asyncio.run(train_preset(options))
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
@@ -311,7 +326,7 @@ def test_a_sweep_without_a_key_says_so_before_the_first_run_and_writes_nothing(o
 
 
 LOOPS = """
-import os, time
+import os, signal, time
 from pathlib import Path
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.studies import sweep
@@ -324,8 +339,10 @@ async def train(run):
     while len(begun := [*folder.parents[1].glob("*/*/begun")]) < 2 and time.monotonic() < end:
         time.sleep(0.1)
     is_after = (folder.parents[1] / "exp4-sft" / "seed_0" / "ended").exists()
-    (folder / "ended").touch()
-    raise SciSciRLError(f"{len({path.read_text() for path in begun})} processes, {is_after}")
+    (folder / "ended").write_text(f"{len({path.read_text() for path in begun})} processes, {is_after}")
+    if folder.parent.name == "exp4-sft_rl":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise SciSciRLError((folder / "ended").read_text())
 
 sweep.train_preset = sweep.train_on_tinker = train
 sweep.is_over = lambda folder: folder.parent.name == "exp4-sft" and (folder / "ended").exists()
@@ -342,7 +359,8 @@ def test_runs_at_once_have_processes_of_their_own_and_wait_for_the_run_that_they
     problems = asyncio.run(sweep._train_all(runs, 2))
     assert problems["exp4 sft, seed 0"] == "2 processes, False"
     assert problems["exp4 rl, seed 0"].startswith("2 processes")
-    assert problems["exp4 sft_rl, seed 0"] == "2 processes, True"
+    assert (tmp_path / "out" / "exp4-sft_rl" / "seed_0" / "ended").read_text() == "3 processes, True"
+    assert problems["exp4 sft_rl, seed 0"].startswith("its process was killed")
 
 
 FULL = """

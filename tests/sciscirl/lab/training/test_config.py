@@ -225,41 +225,41 @@ def test_the_last_weights_are_judged_when_they_are_saved_and_not_before(options)
 def test_a_run_begins_and_goes_on_only_as_what_it_was(tmp_path, toy_slice):
     folder = tmp_path / "run"
     folder.mkdir()
-    assert begin_run(folder, toy_slice, {"seed": 0}, resume=False) == 0
+    assert begin_run(folder, toy_slice, {"seed": 0}, behavior="raise") == 0
     recorded = json.loads((folder / "run.json").read_text("utf-8"))
     assert len(recorded["release"]["manifest_sha256"]) == 64
     assert recorded["settings"] == {"seed": 0}
     assert {"tinker", "tinker-cookbook", "python"} <= set(recorded["versions"])
     assert "commit" in recorded
-    with pytest.raises(SciSciRLError, match="resume=True"):
-        begin_run(folder, toy_slice, {"seed": 0}, resume=False)
+    with pytest.raises(SciSciRLError, match="behavior_if_log_dir_exists=resume"):
+        begin_run(folder, toy_slice, {"seed": 0}, behavior="raise")
     with pytest.raises(SciSciRLError, match="begun with seed=0, not seed=1"):
-        begin_run(folder, toy_slice, {"seed": 1}, resume=True)
+        begin_run(folder, toy_slice, {"seed": 1}, behavior="resume")
     other = make_slice(tmp_path / "other", 6, 3)
     with pytest.raises(SciSciRLError, match="manifest_sha256"):
-        begin_run(folder, other, {"seed": 0}, resume=True)
+        begin_run(folder, other, {"seed": 0}, behavior="resume")
 
 
 def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_taken_again(tmp_path, toy_slice, caplog):
     folder = tmp_path / "run"
     folder.mkdir()
-    begin_run(folder, toy_slice, {}, resume=False)
+    begin_run(folder, toy_slice, {}, behavior="raise")
     rows = [json.dumps({"step": step, "loss": step}) for step in range(6)]
     (folder / "metrics.jsonl").write_text("\n".join([*rows, '{"step": 6, "lo']), "utf-8")
     checkpoint = {"name": "000004", "batch": 4, "state_path": "tinker://x/weights/000004"}
     (folder / "checkpoints.jsonl").write_text(json.dumps(checkpoint) + "\n", "utf-8")
-    assert begin_run(folder, toy_slice, {}, resume=True) == 4
+    assert begin_run(folder, toy_slice, {}, behavior="resume") == 4
     assert (folder / "metrics.jsonl").read_text("utf-8").splitlines() == rows[:4]
     assert not caplog.records
     (folder / "SHA256SUMS").unlink()  # a run that was killed right after the checkpoint had not sealed its log yet
     (folder / "metrics.jsonl").write_text("\n".join(rows[:3]), "utf-8")
-    assert begin_run(folder, toy_slice, {}, resume=True) == 4
+    assert begin_run(folder, toy_slice, {}, behavior="resume") == 4
 
 
 def test_answers_of_the_weights_that_a_run_goes_on_from_stay_and_those_of_later_ones_go(tmp_path, toy_slice):
     folder = tmp_path / "run"
     (folder / "predictions").mkdir(parents=True)
-    begin_run(folder, toy_slice, {}, resume=False)
+    begin_run(folder, toy_slice, {}, behavior="raise")
     checkpoint = {"name": "000004", "batch": 4, "state_path": "tinker://x/weights/000004"}
     (folder / "checkpoints.jsonl").write_text(json.dumps(checkpoint) + "\n", "utf-8")
     for step in (2, 4, 6):
@@ -268,7 +268,7 @@ def test_answers_of_the_weights_that_a_run_goes_on_from_stay_and_those_of_later_
         for path in (*paths, folder / "predictions" / f"test_{step:06d}.parquet"):
             path.write_text("", "utf-8")
             seal_file(path)
-    assert begin_run(folder, toy_slice, {}, resume=True) == 4
+    assert begin_run(folder, toy_slice, {}, behavior="resume") == 4
     kept = sorted(str(path.relative_to(folder)) for path in folder.glob("*_*/*.jsonl"))
     assert kept == [
         f"iteration_{name}_rollout_summaries.jsonl" for name in ("000002/eval_test", "000002/train", "000004/eval_test")

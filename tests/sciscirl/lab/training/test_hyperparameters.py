@@ -52,7 +52,7 @@ NOT_REACHED = {
     **dict.fromkeys(("wandb_project", "wandb_name"), "our console sends the rows, the last evaluation among them"),
     "enable_trace": _ONLY_SPEED,
     "span_chart_every": _ONLY_SPEED,
-    "async_config": "`max_steps_off_policy` sets it, not beside `num_minibatches`",
+    "async_config": "`max_steps_off_policy` sets it, not beside `stream_minibatch_config`",
     "rolling_ttl_seconds": "two hours: only a run that ended a moment ago goes on from there",
     "num_groups_to_log": "4 readable examples a step; all rollouts are in the folder",
     "rollout_json_export": "always on: the collapse alarm and the batch term read the rollouts",
@@ -72,10 +72,11 @@ REFERENCE = "tinker://run/sampler_weights/000050"
 #: Options away from their defaults: each reaches a field of the cookbook's configuration.
 EVERYTHING = {
     "learning_rate": 1e-5, "max_tokens": 9, "eval_every": 7, "save_every": 8, "load_checkpoint": "tinker://a/weights/b",
-    "kl_penalty_coef": 0.1, "kl_reference": REFERENCE, "kl_discount": 0.5, "loss_fn": "ppo",
-    "loss_fn_config": ("clip_low_threshold:0.8", "clip_high_threshold:1.28"), "num_substeps": 3, "lora_rank": 4,
-    "temperature": 0.9, "top_p": 0.8, "remove_constant_reward_groups": True, "base_url": "http://127.0.0.1:9",
-    "keep_days": 3, "max_steps": 5, "num_minibatches": 2, "batch_size": 12,
+    "kl_penalty_coef": 0.1, "kl_reference_config": {"load_checkpoint_path": REFERENCE}, "kl_discount_factor": 0.5,
+    "loss_fn": "ppo", "loss_fn_config": ("clip_low_threshold:0.8", "clip_high_threshold:1.28"),
+    "num_substeps": 3, "lora_rank": 4, "temperature": 0.9, "top_p": 0.8, "remove_constant_reward_groups": True,
+    "base_url": "http://127.0.0.1:9",
+    "ttl_seconds": 3, "max_steps": 5, "stream_minibatch_config": {"num_minibatches": 2}, "batch_size": 12,
     "compute_post_kl": True, "rolling_save_every": 6,
 }  # fmt: skip
 
@@ -94,12 +95,42 @@ def test_training_may_go_on_with_answers_of_older_weights_or_in_parts(options):
     config = make_config(resolve_run(TrainOptions(**options, max_steps_off_policy=3, batch_size=8)))
     assert (config.async_config.max_steps_off_policy, config.async_config.groups_per_batch) == (3, 8)
     for more, said in (
-        ({"max_steps_off_policy": 1, "num_minibatches": 2}, "max_steps_off_policy is 1, beside num_minibatches 2"),
+        (
+            {"max_steps_off_policy": 1, "stream_minibatch_config": {"num_minibatches": 2}},
+            "max_steps_off_policy is 1, beside stream_minibatch_config, which",
+        ),
         ({"max_steps_off_policy": 1, "preset": "exp6"}, r"max_steps_off_policy is 1, beside share_penalty 0\.5"),
-        ({"num_minibatches": 3}, "batch_size is 16, needs a multiple of num_minibatches 3"),
+        (
+            {"stream_minibatch_config": {"num_minibatches": 3}},
+            "batch_size is 16, needs a multiple of stream_minibatch_config.num_minibatches 3",
+        ),
     ):
         with pytest.raises(SciSciRLError, match=said):
             make_config(resolve_run(TrainOptions(**options | more)))
+
+
+def test_configurations_of_the_cookbook_are_taken_as_they_are_and_typed_as_they_are(options, capsys):
+    reference = train.KLReferenceConfig(base_model="a/b", load_checkpoint_path=REFERENCE)
+    stream = train.StreamMinibatchConfig(groups_per_batch=8, num_minibatches=2)
+    given = {"kl_penalty_coef": 0.1, "batch_size": 8}
+    config = make_config(
+        TrainOptions(**options, **given, stream_minibatch_config=stream, kl_reference_config=reference)
+    )
+    assert (config.stream_minibatch_config, config.kl_reference_config) == (stream, reference)
+    words = ["stream_minibatch_config.groups_per_batch=8", "--stream-minibatch-config.num-minibatches", "2"]
+    words += ["kl_reference_config.base_model=a/b", f"kl_reference_config.load_checkpoint_path={REFERENCE}"]
+    typed = PROGRAM.read("train", words)
+    assert make_config(TrainOptions(**options, **given, **typed)).kl_reference_config == reference
+    assert make_config(TrainOptions(**options, **given, **typed)).stream_minibatch_config == stream
+    for wrong, said in (
+        ({"groups_per_batch": 4, "num_minibatches": 2}, "groups_per_batch is 4, but a step has batch_size 8"),
+        ({"groups_per_batch": 8}, "needs num_minibatches, a whole number from 1"),
+        ({"num_minibatch": 8}, r"has no 'num_minibatch'\. Did you mean num_minibatches"),
+    ):
+        with pytest.raises(SciSciRLError, match=said):
+            make_config(TrainOptions(**options, **given, stream_minibatch_config=wrong))
+    with pytest.raises(SciSciRLError, match=r"kl_reference_config has no 'base'\. Did you mean base_model"):
+        make_config(TrainOptions(**options, **given, kl_reference_config={"base": "a/b"}))
 
 
 def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
@@ -107,7 +138,7 @@ def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
     builder = make_builder("exp4", options["release"], options["model"], renderer_name=RENDERER,
                                               eval_split="test", **given)  # fmt: skip
     assert (builder.order.batch_size, builder.renderer_name) == (4, RENDERER)
-    assert make_preset("mine", base="exp4", **given).optimiser.kl_discount == 0.5
+    assert make_preset("mine", base="exp4", **given).optimiser.kl_discount_factor == 0.5
     words = ["groups_per_batch=4", "--renderer-name", RENDERER, f"model_name={options['model']}", "--dry-run"]
     more = [f"release={options['release']}", "eval_split=test", "preset=exp4", f"log_path={options['log_path']}"]
     assert main(["train", *words, *more]) == 0
@@ -292,14 +323,14 @@ def test_a_resumed_run_must_have_the_same_prompt_and_reward(options, tmp_path, t
         run = resolve_run(TrainOptions(**options | {"preset": str(path)}))
         begin_run(folder, toy_slice, list_settings(run, make_config(run).dataset_builder), **how)
 
-    begin(texts.format(-0.2), resume=False)
-    begin(texts.format(-0.2), resume=True)
+    begin(texts.format(-0.2), behavior="raise")
+    begin(texts.format(-0.2), behavior="resume")
     for changed, name in (
         (texts.format(-0.3), "reward_table"),
         (texts.replace("Judge", "Read").format(-0.2), "prompt_sha256"),
     ):
         with pytest.raises(SciSciRLError, match=f"was begun with {name}=") as caught:
-            begin(changed, resume=True)
+            begin(changed, behavior="resume")
         assert len(str(caught.value)) < 900
 
 
@@ -317,5 +348,5 @@ def test_an_option_that_a_marked_class_declares_is_in_the_record_of_a_run(option
     run = resolve_run(PatientOptions(**options))
     settings = list_settings(run, make_config(run).dataset_builder)
     assert settings["patience"] == 3
-    assert {"max_steps_off_policy", "num_minibatches"} <= settings.keys()
+    assert {"max_steps_off_policy", "stream_minibatch_config"} <= settings.keys()
     assert not {"collapse", "compute_post_kl", "rolling_save_every", "max_steps"} & settings.keys()

@@ -66,7 +66,7 @@ def test_what_a_server_says_of_a_request_in_work_is_one_line_and_the_run_can_go_
         meet(error, tmp_path)
     assert str(caught.value) == (
         "http://127.0.0.1:9 answered 400: Error code: 400 - the server was restarted. "
-        "The run goes on from its last checkpoint: resume=True."
+        "The run goes on from its last checkpoint: behavior_if_log_dir_exists=resume."
     )
 
 
@@ -77,7 +77,9 @@ def test_a_mistake_of_ours_is_not_taken_for_the_servers(tmp_path):
 
 
 def test_a_disk_that_is_full_while_the_cookbook_writes_is_one_line_and_the_run_can_go_on(tmp_path):
-    with pytest.raises(StorageError, match=r"No space left on device.*goes on from its last checkpoint: resume=True"):
+    with pytest.raises(
+        StorageError, match=r"No space left on device.*goes on from its last checkpoint: behavior_if_log"
+    ):
         meet(OSError(errno.ENOSPC, "No space left on device"), tmp_path / "run")
 
 
@@ -96,7 +98,7 @@ def test_a_run_in_a_folder_below_this_one_knows_its_disk_by_the_whole_path_too(t
 
 
 def test_a_checkpoint_that_pytorch_could_not_write_is_one_line_and_other_errors_are_their_own(tmp_path):
-    with pytest.raises(StorageError, match=r"PyTorch failed at.*Is the disk full.*resume=True"):
+    with pytest.raises(StorageError, match=r"PyTorch failed at.*Is the disk full.*behavior_if_log_dir_exists=resume"):
         meet(RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 127040 vs 126932"), tmp_path)
     with pytest.raises(RuntimeError, match="a bug"):
         meet(RuntimeError("a bug"), tmp_path)
@@ -130,7 +132,7 @@ def run(tmp_path, toy_slice) -> Path:
     """A run that was evaluated at step 4, of which a full disk has cut short the last lines."""
     folder = tmp_path / "run"
     folder.mkdir()
-    begin_run(folder, toy_slice, describe(PRESETS["exp4"]) | {"renderer": RENDERER}, resume=False)
+    begin_run(folder, toy_slice, describe(PRESETS["exp4"]) | {"renderer": RENDERER}, behavior="raise")
     paths = {"state_path": "tinker://x/weights/000004", "sampler_path": "tinker://x/sampler_weights/000004"}
     lines = [json.dumps({"name": "000004", "batch": 4, **paths}), '{"name": "000006", "batch": 6, "state_pa']
     (folder / "checkpoints.jsonl").write_text("\n".join(lines), "utf-8")
@@ -157,7 +159,7 @@ def test_half_a_line_of_a_checkpoint_is_left_out_by_all_who_read_it(run, toy_sli
 def test_a_run_that_goes_on_mends_what_the_cookbook_could_not_read(run, toy_slice):
     settings = json.loads((run / "run.json").read_text("utf-8"))["settings"]
     (run / "metrics.jsonl").write_bytes(b'{"step": 3}\n\xff\n5\n{"step": 4}\n')
-    assert begin_run(run, toy_slice, settings, resume=True) == 4
+    assert begin_run(run, toy_slice, settings, behavior="resume") == 4
     (line,) = (run / "checkpoints.jsonl").read_text("utf-8").splitlines()
     assert json.loads(line)["name"] == "000004"
     assert (run / "metrics.jsonl").read_text("utf-8") == '{"step": 3}\n'
@@ -167,10 +169,10 @@ def test_a_run_that_goes_on_mends_what_the_cookbook_could_not_read(run, toy_slic
 def test_a_run_that_does_not_say_what_it_was_is_not_gone_on_with(run, toy_slice, content):
     (run / "run.json").write_bytes(content)
     with pytest.raises(ChangedFileError, match=r"run\.json differs from what was written"):
-        begin_run(run, toy_slice, {}, resume=True)
+        begin_run(run, toy_slice, {}, behavior="resume")
     (run / SUMS).unlink()  # as in a run of an older version
     with pytest.raises(SciSciRLError, match=r"run\.json is damaged.*choose another folder.*checkpoints\.jsonl"):
-        begin_run(run, toy_slice, {}, resume=True)
+        begin_run(run, toy_slice, {}, behavior="resume")
     assert (run / "run.json").read_bytes() == content
 
 
