@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -47,9 +49,11 @@ def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run
         return
     from sciscirl.lab.training.console import show_start
 
-    with show_start(is_local=backend != "tinker"):
+    is_first = os.environ.get("RANK", "0") == "0"  # of several processes, the first speaks
+    with show_start(is_local=backend != "tinker") if is_first else nullcontext():
         folder = start(run)
-    show_run(folder, run.options.release)
+    if is_first:
+        show_run(folder, run.options.release)
 
 
 def train(

@@ -33,6 +33,7 @@ from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.hardware_options import LocalTrainOptions
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
+from sciscirl.lab.models.processes import count_processes, settle_processes
 from sciscirl.lab.objectives.dataset import BegunRun
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
@@ -40,7 +41,6 @@ from sciscirl.lab.sft.peft_backend import (
     OF_STEP,
     Judge,
     Recorder,
-    check_one_process,
     keep_adapter,
     list_arguments,
     make_model,
@@ -292,7 +292,11 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     """Refuse what TRL's loop does not do, by name (SciSciRLError)."""
     options, preset = run.options, run.preset
     refuse_server_options(options)
-    check_one_process()
+    if (n_processes := count_processes()) > 1:
+        raise SciSciRLError(
+            f"{n_processes} processes were started, but backend=local trains in one. Start sciscirl itself."
+        )
+    settle_processes()
     check_preset(preset)
     if preset.adversarial is not None:
         raise SciSciRLError(
