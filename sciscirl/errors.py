@@ -14,7 +14,6 @@ COOKBOOK: Final[Mapping[str, str]] = {
     "renderer_name": "renderer",
     "num_epochs": "n_epochs",
     "load_checkpoint_path": "load_checkpoint",
-    "kl_discount_factor": "kl_discount",
 }
 
 

@@ -139,6 +139,7 @@ GONE: Final[Mapping[str, str]] = MappingProxyType(
         "keep_days": "ttl_seconds={}",
         "num_minibatches": "stream_minibatch_config.num_minibatches={}",
         "kl_reference": "kl_reference_config.load_checkpoint_path={}",
+        "kl_discount": "kl_discount_factor={}",
     }
 )
 

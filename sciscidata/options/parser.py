@@ -110,7 +110,7 @@ class Option:
         if isinstance(value, list | tuple) and self._item is not None and self._item.optional:
             return [None if one in _NO_LIMIT else one for one in value]
         if isinstance(value, str):
-            if self.hint.optional and self.is_number and value in _NO_LIMIT:
+            if self.hint.optional and self.is_number and value.lower() in _NO_LIMIT:
                 return None
             if Path in self.hint.kinds or self.hint.meta("title") in ("FOLDER", "FILE"):
                 from sciscidata.storage import expand_home  # with what follows, too slow for a first --help

@@ -204,7 +204,7 @@ def _refuse_gone(command: str, words: Sequence[str]) -> None:
     """Refuse options of before by those of today."""
     from sciscirl.options import GONE, name_anew
 
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
         flag, equals, value = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         if name in GONE and (equals or flag.startswith("--")):
@@ -298,7 +298,7 @@ class _Program(Program):
         """Read the values of a command."""
         from sciscirl.options import refuse_without_effect  # loads what the other commands need not
 
-        words = [_use_own_name(word) for word in words] if name in ("train", "sft") else words
+        words = [_use_own_name(word) for word in words] if name in ("train", "sft", "sweep", "evaluate") else words
         if name in ("train", "sft", "sweep"):
             _refuse_gone(name, words)
         names = [re.split(r"[=.]", word.removeprefix("--"))[0] for word in words]

@@ -91,13 +91,13 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         settings, release = list_own_settings(run, builder), Path(options.release)
         batches, _ = asyncio.run(builder())
         n_steps = run.count_steps(len(batches))
+        arguments = make_arguments(run, n_steps)
         course = Course(n_steps, begun_from, find=recover_checkpoint)
         step = begin_run(folder, release, settings, options.behavior_if_log_dir_exists, course)
         if step is None:
             return folder
         begun = BegunRun(folder=str(folder), first_step=step, action=options.collapse)
         dataset, _ = asyncio.run(chz.replace(builder, begun=begun)())
-        arguments = make_arguments(run, n_steps)
         checkpoint = find_checkpoint(folder)
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(run)
@@ -307,7 +307,7 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     refused = (
         ("num_substeps", 1, "a step of TRL is one update of the weights"),
         ("kl_reference_config", (), no_other_reference),
-        ("kl_discount", 0.0, "TRL's KL term is a loss of each token by itself"),
+        ("kl_discount_factor", 0.0, "TRL's KL term is a loss of each token by itself"),
         *((("kl_penalty_coef", 0.0, f"{no_other_reference}, not with the base model"),) if run.begun_from else ()),
     )
     for name, only, why in refused:

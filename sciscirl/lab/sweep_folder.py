@@ -31,7 +31,10 @@ def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str]
 def check_sweep(folder: Path, settings: Mapping[str, Any], *, free: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings of the sweep in a folder; SciSciRLError if they are those of another one."""
     older = read_sweep(folder)
-    for name, value in {**dict.fromkeys(("kl_reference", "num_minibatches")), **settings}.items():  # of before 2026-12
+    for name, value in {
+        **dict.fromkeys(("kl_reference", "kl_discount", "num_minibatches")),
+        **settings,
+    }.items():  # of before 2026-12
         if name not in free and older.get(name) != value:
             raise SciSciRLError(
                 f"{folder} was begun {say_changed(name, older.get(name), value)}. Go on with what it was begun "

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from sciscidata.storage.paths import remove_folder
+from sciscidata.storage.sums import SUMS
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.checkpoints import ADAPTER, LOOKS_FILE
 from sciscirl.runs.logs import CHECKPOINTS_FILE, METRICS_FILE
@@ -20,6 +21,7 @@ _LOCK, _FACTS = ".lock", "run.json"
 _OF_TRAINING: Final = (
     _LOCK, _FACTS, "config.json", METRICS_FILE, CHECKPOINTS_FILE, LOOKS_FILE, "iteration_*", "predictions",
     "checkpoints", ADAPTER, "code.diff", "logs.log", "timing_spans.jsonl", "trace_events.jsonl",
+    SUMS,
 )  # fmt: skip
 
 

@@ -227,6 +227,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
 def _name_anew(settings: dict[str, Any]) -> None:
     """Give settings of runs before 2026-12 their names of today."""
     reference, n_parts = settings.pop("kl_reference", None), settings.pop("num_minibatches", None)
+    if (discount := settings.pop("kl_discount", None)) is not None:
+        settings["kl_discount_factor"] = discount
     if reference not in (None, "base"):
         settings["kl_reference_config"] = {"load_checkpoint_path": reference}
     if n_parts is not None:

@@ -115,7 +115,7 @@ class Loss(_Part):
         kl_penalty_coef: cost of each nat by which the model leaves the reference.
         kl_reference_config: what the penalty compares with: load_checkpoint_path:PATH, weights to sample from
             (tinker://...), of base_model:NAME; empty: the base model that is trained.
-        kl_discount: adds the penalties of later tokens, each discounted by this.
+        kl_discount_factor: adds the penalties of later tokens, each discounted by this.
     """
 
     loss_fn: LossName = "importance_sampling"
@@ -123,7 +123,7 @@ class Loss(_Part):
     num_substeps: PositiveInt = 1
     kl_penalty_coef: Annotated[float, Meta(ge=0)] = 0.0
     kl_reference_config: tuple[tuple[str, str], ...] = field(default=(), metadata={"option": Pairs})
-    kl_discount: Share = 0.0
+    kl_discount_factor: Share = 0.0
 
     def __post_init__(self) -> None:
         _Part.__post_init__(self)
@@ -148,8 +148,8 @@ class Loss(_Part):
                 f"kl_reference_config.load_checkpoint_path is {path!r}, needs weights to sample from, the sampler_path "
                 "of a checkpoint (tinker://...). Leave it out for the base model."
             )
-        if not self.kl_penalty_coef and (reference or self.kl_discount):
-            name = "kl_reference_config" if reference else "kl_discount"
+        if not self.kl_penalty_coef and (reference or self.kl_discount_factor):
+            name = "kl_reference_config" if reference else "kl_discount_factor"
             raise SciSciRLError(
                 f"{name} has no effect, because kl_penalty_coef is 0. Set kl_penalty_coef too, or leave {name} out."
             )

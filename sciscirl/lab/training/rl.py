@@ -87,6 +87,8 @@ async def train_preset(options: TrainOptions | Run[TrainOptions]) -> Path:
     builder.eval_papers()  # an altered release fails before a server is asked
     begin_step(ASK_SERVER)
     check_server(preset.model, options.base_url)
+    if (reference := config.kl_reference_config) is not None and reference.base_model != preset.model:
+        check_server(reference.base_model, options.base_url)
     evaluator = make_evaluator(run, builder)
     batches, _ = await builder()
     evaluator.end_step = run.count_steps(len(batches))
@@ -135,15 +137,15 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
     reference = dict(preset.optimiser.kl_reference_config)
     off_policy, n_parts = options.max_steps_off_policy, options.count_minibatches(size)
     if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
-        other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else f"num_minibatches {n_parts}"
+        other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else "stream_minibatch_config"
         raise SciSciRLError(
             f"max_steps_off_policy is {off_policy}, beside {other}, which needs the answers of a step before the next "
             "begins. Leave one of them out."
         )
     if n_parts is not None and size % (n_parts * preset.optimiser.num_substeps):
         raise SciSciRLError(
-            f"batch_size is {size}, needs a multiple of num_minibatches {n_parts} times num_substeps "
-            f"{preset.optimiser.num_substeps}."
+            f"batch_size is {size}, needs a multiple of stream_minibatch_config.num_minibatches {n_parts} times "
+            f"num_substeps {preset.optimiser.num_substeps}."
         )
     return train.Config(
         learning_rate=preset.optimiser.learning_rate,
@@ -157,7 +159,7 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         loss_fn_config=dict(preset.optimiser.loss_fn_config) or None,
         num_substeps=preset.optimiser.num_substeps,
         kl_penalty_coef=preset.optimiser.kl_penalty_coef,
-        kl_discount_factor=preset.optimiser.kl_discount,
+        kl_discount_factor=preset.optimiser.kl_discount_factor,
         kl_reference_config=train.KLReferenceConfig(**{"base_model": preset.model, **reference})
         if preset.optimiser.kl_penalty_coef
         else None,

@@ -46,6 +46,7 @@ from sciscirl.lab.training.rl import make_run_builder
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import resolve_preset, resolve_run
 from sciscirl.presets import find_preset
+from sciscirl.runs.existing_run import refuse_to_delete
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.logs import write_json
 from tests.sciscirl.toy import RENDERER
@@ -363,7 +364,7 @@ MODES = ("max_steps_off_policy", "rolling_save_every", "stream_minibatch_config"
     [
         ({"num_substeps": 4}, r"num_substeps is 4, which backend=local cannot do.*Set num_substeps=1"),
         ({"loss_fn": "dro"}, r"loss_fn is dro, which TRL does not have"),
-        ({"kl_penalty_coef": 0.1, "kl_discount": 0.5}, r"kl_discount is 0\.5"),
+        ({"kl_penalty_coef": 0.1, "kl_discount_factor": 0.5}, r"kl_discount_factor is 0\.5"),
         (
             {"kl_penalty_coef": 0.1, "kl_reference_config": {"base_model": "a"}},
             "kl_reference_config is {'base_model': 'a'}",
@@ -388,6 +389,10 @@ MODES = ("max_steps_off_policy", "rolling_save_every", "stream_minibatch_config"
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):
     with pytest.raises(SciSciRLError, match=said):
         refuse_options(resolve_run(options_of(tmp_path / "run", **given)))
+
+
+def test_a_run_holds_nothing_that_would_keep_it_from_being_deleted(run):
+    refuse_to_delete(run)
 
 
 def test_a_run_from_other_weights_has_no_kl_term_to_the_base_model(options_of, tmp_path):

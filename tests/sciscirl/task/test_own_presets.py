@@ -160,7 +160,7 @@ def test_a_prompt_that_makes_no_sense_is_one_clear_error(system, user, message):
         ("loss_fn_config = { clip_low_threshold = 0.8 }", "has no effect: loss_fn 'importance_sampling' takes no"),
         ("loss_fn = 'ppo'\nloss_fn_config = { clip_low = 0.8 }", "Did you mean clip_low_threshold"),
         ("loss_fn = 'ppo'\nloss_fn_config = { clip_low_threshold = 0.2, clip_high_threshold = 0.28 }", "are ratios"),
-        ("kl_discount = 0.5", "kl_discount has no effect, because kl_penalty_coef is 0"),
+        ("kl_discount_factor = 0.5", "kl_discount_factor has no effect, because kl_penalty_coef is 0"),
         ("kl_penalty_coef = 0.1\nkl_reference = 'mine'", "has no 'kl_reference'. Did you mean kl_reference_config"),
         (
             "kl_penalty_coef = 0.1\nkl_reference_config.load_checkpoint_path = 'tinker://a/weights/b'",

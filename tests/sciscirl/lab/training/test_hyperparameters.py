@@ -72,7 +72,7 @@ REFERENCE = "tinker://run/sampler_weights/000050"
 #: Options away from their defaults: each reaches a field of the cookbook's configuration.
 EVERYTHING = {
     "learning_rate": 1e-5, "max_tokens": 9, "eval_every": 7, "save_every": 8, "load_checkpoint": "tinker://a/weights/b",
-    "kl_penalty_coef": 0.1, "kl_reference_config": {"load_checkpoint_path": REFERENCE}, "kl_discount": 0.5,
+    "kl_penalty_coef": 0.1, "kl_reference_config": {"load_checkpoint_path": REFERENCE}, "kl_discount_factor": 0.5,
     "loss_fn": "ppo", "loss_fn_config": ("clip_low_threshold:0.8", "clip_high_threshold:1.28"),
     "num_substeps": 3, "lora_rank": 4, "temperature": 0.9, "top_p": 0.8, "remove_constant_reward_groups": True,
     "base_url": "http://127.0.0.1:9",
@@ -97,16 +97,40 @@ def test_training_may_go_on_with_answers_of_older_weights_or_in_parts(options):
     for more, said in (
         (
             {"max_steps_off_policy": 1, "stream_minibatch_config": {"num_minibatches": 2}},
-            "max_steps_off_policy is 1, beside num_minibatches 2",
+            "max_steps_off_policy is 1, beside stream_minibatch_config, which",
         ),
         ({"max_steps_off_policy": 1, "preset": "exp6"}, r"max_steps_off_policy is 1, beside share_penalty 0\.5"),
         (
             {"stream_minibatch_config": {"num_minibatches": 3}},
-            "batch_size is 16, needs a multiple of num_minibatches 3",
+            "batch_size is 16, needs a multiple of stream_minibatch_config.num_minibatches 3",
         ),
     ):
         with pytest.raises(SciSciRLError, match=said):
             make_config(resolve_run(TrainOptions(**options | more)))
+
+
+def test_configurations_of_the_cookbook_are_taken_as_they_are_and_typed_as_they_are(options, capsys):
+    reference = train.KLReferenceConfig(base_model="a/b", load_checkpoint_path=REFERENCE)
+    stream = train.StreamMinibatchConfig(groups_per_batch=8, num_minibatches=2)
+    given = {"kl_penalty_coef": 0.1, "batch_size": 8}
+    config = make_config(
+        TrainOptions(**options, **given, stream_minibatch_config=stream, kl_reference_config=reference)
+    )
+    assert (config.stream_minibatch_config, config.kl_reference_config) == (stream, reference)
+    words = ["stream_minibatch_config.groups_per_batch=8", "--stream-minibatch-config.num-minibatches", "2"]
+    words += ["kl_reference_config.base_model=a/b", f"kl_reference_config.load_checkpoint_path={REFERENCE}"]
+    typed = PROGRAM.read("train", words)
+    assert make_config(TrainOptions(**options, **given, **typed)).kl_reference_config == reference
+    assert make_config(TrainOptions(**options, **given, **typed)).stream_minibatch_config == stream
+    for wrong, said in (
+        ({"groups_per_batch": 4, "num_minibatches": 2}, "groups_per_batch is 4, but a step has batch_size 8"),
+        ({"groups_per_batch": 8}, "needs num_minibatches, a whole number from 1"),
+        ({"num_minibatch": 8}, r"has no 'num_minibatch'\. Did you mean num_minibatches"),
+    ):
+        with pytest.raises(SciSciRLError, match=said):
+            make_config(TrainOptions(**options, **given, stream_minibatch_config=wrong))
+    with pytest.raises(SciSciRLError, match=r"kl_reference_config has no 'base'\. Did you mean base_model"):
+        make_config(TrainOptions(**options, **given, kl_reference_config={"base": "a/b"}))
 
 
 def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
@@ -114,7 +138,7 @@ def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
     builder = make_builder("exp4", options["release"], options["model"], renderer_name=RENDERER,
                                               eval_split="test", **given)  # fmt: skip
     assert (builder.order.batch_size, builder.renderer_name) == (4, RENDERER)
-    assert make_preset("mine", base="exp4", **given).optimiser.kl_discount == 0.5
+    assert make_preset("mine", base="exp4", **given).optimiser.kl_discount_factor == 0.5
     words = ["groups_per_batch=4", "--renderer-name", RENDERER, f"model_name={options['model']}", "--dry-run"]
     more = [f"release={options['release']}", "eval_split=test", "preset=exp4", f"log_path={options['log_path']}"]
     assert main(["train", *words, *more]) == 0
