@@ -32,7 +32,6 @@ from typing import (
 from msgspec import Meta
 
 from sciscidata.options.checks import Folder, PositiveInt, check_fields
-from sciscidata.options.did_you_mean import find_unknown
 from sciscidata.options.parser import read_texts
 from sciscirl.envs.models import MODEL_CODE
 from sciscirl.errors import SciSciRLError
@@ -382,26 +381,6 @@ class TrainOptions(RunOptions, Sampling, Loss, CourseOptions, Recorded):
     max_steps_off_policy: Annotated[int, Meta(ge=0)] | None = None
     stream_minibatch_config: Pairs | None = None
 
-    def count_minibatches(self, batch_size: int) -> int | None:
-        """Return in how many parts the answers of a step are trained on; None: as a whole (SciSciRLError)."""
-        if self.stream_minibatch_config is None:
-            return None
-        named = dict(_read_pair("stream_minibatch_config", pair) for pair in self.stream_minibatch_config)
-        if problem := find_unknown(named, ("groups_per_batch", "num_minibatches"), where="stream_minibatch_config"):
-            raise SciSciRLError(problem)
-        n_parts, size = named.get("num_minibatches", 0.0), named.get("groups_per_batch", batch_size)
-        if n_parts < 1 or n_parts % 1:
-            raise SciSciRLError(
-                "stream_minibatch_config needs num_minibatches, a whole number from 1, for example "
-                "stream_minibatch_config.num_minibatches=4."
-            )
-        if size != batch_size:
-            raise SciSciRLError(
-                f"stream_minibatch_config.groups_per_batch is {size:g}, but a step has batch_size {batch_size}. Set "
-                f"batch_size={size:g}, or leave groups_per_batch out."
-            )
-        return int(n_parts)
-
 
 @partial_of_preset()
 class GoldOptions(Adam, Recorded):
@@ -495,7 +474,7 @@ def resolve_preset(
         changes["target"] = choose_target(given["target"], given["release"])
     for name in ("class_weights", "loss_fn_config"):
         if name in given:
-            changes[name] = tuple(_read_pair(name, pair) for pair in given[name])
+            changes[name] = tuple(read_pair(name, pair) for pair in given[name])
     if "kl_reference_config" in given:
         changes["kl_reference_config"] = tuple(tuple(pair.partition(":")[::2]) for pair in given["kl_reference_config"])
     made = lay_over(preset or find_preset(given["preset"]), changes)
@@ -554,7 +533,8 @@ def resolve_run(options: _Options) -> Run[_Options]:
     return Run(options=options, preset=preset, folder=folder, begun_from=begun_from)
 
 
-def _read_pair(option: str, pair: str) -> tuple[str, float]:
+def read_pair(option: str, pair: str) -> tuple[str, float]:
+    """Read a name with a number, NAME:NUMBER (SciSciRLError)."""
     name, _, number = pair.partition(":")
     try:
         return name, float(number)

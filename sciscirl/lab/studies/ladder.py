@@ -28,7 +28,7 @@ from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.results import PREDICTIONS_FILE
 from sciscirl.lab.final import FINALS, judge_finally
-from sciscirl.lab.report.comparison import read_named
+from sciscirl.lab.report.judged_files import read_named
 from sciscirl.lab.report.layout import ABSENT, show_estimate
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.studies.ladder_options import LadderOptions
@@ -289,8 +289,7 @@ def _write_results(ladder: _Ladder) -> LadderResult:
     steps: dict[str, dict[int, int]] = {}
     ceiling: Mapping[str, float] | None = None
     for name, seed, folder in [one for one in judged if _is_judged(one[2])] + looks:
-        tables, known = read_named([str(folder.absolute())])
-        ((table,), (facts,)) = tables.values(), known.values()
+        ((table, facts, _),) = read_named([str(folder.absolute())]).values()
         ways.setdefault(name, {})[seed or 0] = table
         asked.setdefault(name, list_asked(facts["settings"]))
         ceiling = facts["ceiling"]

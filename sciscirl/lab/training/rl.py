@@ -21,6 +21,7 @@ from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
+from sciscidata.options.did_you_mean import find_unknown
 from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.errors import CollapseError, SciSciRLError, with_own_names
@@ -39,6 +40,7 @@ from sciscirl.options import (
     TrainingServerOptions,
     TrainOptions,
     list_recorded,
+    read_pair,
     refuse_without_effect,
     resolve_run,
 )
@@ -140,7 +142,7 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
     builder = make_run_builder(run)
     options, preset, size = run.options, run.preset, run.preset.order.batch_size
     reference = dict(preset.optimiser.kl_reference_config)
-    off_policy, n_parts = options.max_steps_off_policy, options.count_minibatches(size)
+    off_policy, n_parts = options.max_steps_off_policy, count_minibatches(run)
     if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
         other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else "stream_minibatch_config"
         raise SciSciRLError(
@@ -212,6 +214,25 @@ def make_builder(name: str, release: str, model: str, **options: Any) -> LabelDa
     """
     options = with_own_names(options)
     return make_run_builder(resolve_run(TrainOptions(preset=name, release=release, model=model, **options)))
+
+
+def count_minibatches(run: Run[TrainOptions]) -> int | None:
+    """Return in how many parts the answers of a step are trained on; None: as a whole (SciSciRLError)."""
+    option, batch_size = "stream_minibatch_config", run.preset.order.batch_size
+    if run.options.stream_minibatch_config is None:
+        return None
+    named = dict(read_pair(option, pair) for pair in run.options.stream_minibatch_config)
+    if problem := find_unknown(named, ("groups_per_batch", "num_minibatches"), where=option):
+        raise SciSciRLError(problem)
+    n_parts, size = named.get("num_minibatches", 0.0), named.get("groups_per_batch", batch_size)
+    if n_parts < 1 or n_parts % 1:
+        raise SciSciRLError(f"{option} needs num_minibatches, a whole number from 1: {option}.num_minibatches=4.")
+    if size != batch_size:
+        raise SciSciRLError(
+            f"{option}.groups_per_batch is {size:g}, but a step has batch_size {batch_size}. Set batch_size={size:g}, "
+            "or leave groups_per_batch out."
+        )
+    return int(n_parts)
 
 
 def check_preset(preset: Preset) -> None:
@@ -297,7 +318,7 @@ def _make_guards(options: RunOptions, renderer: Renderer) -> Sequence[BenchmarkE
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
-    n_parts = run.options.count_minibatches(run.preset.order.batch_size)
+    n_parts = count_minibatches(run)
     own = list_recorded(run.options) | {
         "stream_minibatch_config": n_parts and {"num_minibatches": n_parts},
         "load_checkpoint": run.begun_from and run.begun_from["path"],
