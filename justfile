@@ -32,7 +32,7 @@ harnesses:
 
 # whole runs on the local server with other versions of the cookbook and the SDK
 cookbook *PACKAGES="tinker-cookbook==0.6.1":
-    SCISCI_COOKBOOK="{{PACKAGES}}" {{bin}}/pytest -q tests/sciscirl/lab/local_server/test_other_cookbook.py
+    SCISCI_COOKBOOK="{{PACKAGES}}" {{bin}}/pytest -q tests/sciscirl/lab/local_server/test_cookbook.py tests/sciscirl/lab/local_server/test_other_cookbook.py
 
 # the documentation site, into site/; a warning is an error
 docs:

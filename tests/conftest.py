@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,45 @@ if any(name.lower() in ("http_proxy", "all_proxy") for name in os.environ):
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+#: The files that take longest, of which several processes take first: one that begins late is waited for at the end, by
+#: idle processors. Those that ask the local server do not stand together, since the first of them starts it.
+LONGEST = (
+    "sciscirl/lab/local_server/test_tour.py",
+    "sources/test_openalex.py",
+    "docs/test_examples.py",
+    "engines/test_engines.py",
+    "sciscirl/lab/local_server/test_experiment.py",
+    "docs/test_notebooks.py",
+    "sciscirl/lab/local_server/test_objectives.py",
+    "pipeline/test_outside.py",
+    "sciscirl/lab/sft/test_server.py",
+    "sources/test_labelled.py",
+    "sciscirl/lab/local_server/test_full_server.py",
+    "sciscirl/lab/test_local_rl.py",
+    "sciscirl/lab/studies/test_sweep.py",
+    "sciscirl/lab/sft/test_peft.py",
+    "sciscirl/lab/harnesses/test_export.py",
+    "pipeline/test_damage.py",
+    "pipeline/test_pipeline.py",
+    "explanation/test_explain.py",
+    "docs/test_site.py",
+    "pipeline/test_memory_per_work.py",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # pytest-xdist would begin with the files of most tests
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let each of several processes order the files alike: the longest, then those of most tests."""
+    if not hasattr(config, "workerinput"):
+        return
+    places = {REPOSITORY / "tests" / name: place for place, name in enumerate(LONGEST)}
+    n_tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (places.get(item.path, len(places)), -n_tests[item.path]))
 
 
 def shared_data_folder() -> Path:
@@ -56,6 +96,22 @@ def sciscinet_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sciscinet")
     make(folder, 3_000, n_bytes=300)
     return folder
+
+
+@pytest.fixture
+def unrendered_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the pictures of releases as ever, and write an empty one of each: rendering takes most of a small build.
+
+    For tests that build many releases and look at no picture; others render what these draw.
+    """
+    from matplotlib.figure import Figure
+
+    render = Figure.savefig
+
+    def render_nothing(_: Figure, file: Any, *, dpi: int, **how: Any) -> None:
+        render(Figure(figsize=(1, 1)), file, dpi=dpi / 10, **how)
+
+    monkeypatch.setattr(Figure, "savefig", render_nothing)
 
 
 @pytest.fixture

@@ -149,7 +149,8 @@ class Option:
         elif self.hint.choices and not self.is_number:
             details = {"choices": [*self.hint.choices]} | ({} if self.has_flag else {"metavar": self.flag})
         elif self.hint.is_list:
-            details["nargs"] = "+" if self.hint.meta("min_length") or not self.has_flag else "*"
+            least = self.hint.meta("min_length")
+            details["nargs"] = "+" if least or (least is None and not self.has_flag) else "*"
         elif get_origin(kind) is tuple:
             details["nargs"] = len(get_args(kind))
         elif get_origin(kind) is not None:  # a mapping

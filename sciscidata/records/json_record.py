@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
@@ -93,11 +93,11 @@ def read_record(line: bytes) -> PlainRecord:
 
 def plain_record(fields: dict[str, Json], index: str | None) -> PlainRecord:
     """Take the used values out of a decoded record; ``index`` is the JSON text of its abstract."""
-    texts = [_plain(_get(fields, *steps)) for steps in _STEPS]
+    texts = [_text_at(fields, steps) for steps in _STEPS]
     place = TEXTS.index("id")
     work_id = openalex_number(texts[place], "W")
     if work_id is None:
-        texts[place] = _plain(_get(fields, "ids", "openalex"))
+        texts[place] = _text_at(fields, ("ids", "openalex"))
         work_id = openalex_number(texts[place], "W")
     if work_id is None:
         raise CorruptRecordError(f"no OpenAlex id of a work (id is {_shorten(fields.get('id'))})")
@@ -118,7 +118,7 @@ def plain_record(fields: dict[str, Json], index: str | None) -> PlainRecord:
             for entry in _objects(fields.get("concepts"))
         ],
         topics=[
-            (_plain(entry.get("display_name")), _plain(_get(entry, "field", "display_name")))
+            (_plain(entry.get("display_name")), _text_at(entry, ("field", "display_name")))
             for entry in _objects(fields.get("topics"))
         ],
         references=_references(fields.get("referenced_works")),
@@ -160,6 +160,14 @@ def _get(value: Json, *steps: str) -> Json:
 
 
 def _plain(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _text_at(value: Json, steps: Sequence[str]) -> str | None:
+    for step in steps:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(step)
     return value if isinstance(value, str) else None
 
 

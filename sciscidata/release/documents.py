@@ -27,6 +27,7 @@ from sciscidata.release.manifest import (
     PICTURES,
     describe_ceiling,
     describe_coverage,
+    describe_given_split,
     describe_judged,
     lacks_scores,
     list_left_out,
@@ -211,6 +212,8 @@ class _About:
 
     def drawn(self) -> str:
         """Say how works came into the splits."""
+        if given := describe_given_split(self.manifest):
+            return given
         _, split = read_settings(self.manifest)
         said = _SAID["drawn"]
         labels, fields = (" and ".join(map(_show_plain, words)) for words in (split.labels, split.test_fields))

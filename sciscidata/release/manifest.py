@@ -60,6 +60,14 @@ def describe_ceiling(manifest: Mapping[str, Any]) -> str | None:
     return f"highest expected of any predictor of the disruption label: {numbers}"
 
 
+def describe_given_split(manifest: Mapping[str, Any]) -> str | None:
+    """Say how others have split the works (``given_split`` of the source); None: they were drawn here."""
+    stated = manifest.get("source", {}).get("given_split")
+    if stated is None:
+        return None
+    return f"The split is that of others: {stated}. Rows are in this order, and a title may lie in both splits."
+
+
 def describe_judged(manifest: Mapping[str, Any], *, of_these: bool = False) -> str | None:
     """Say how many works with a label are judged, of all and of the release, as far as the manifest knows it.
 

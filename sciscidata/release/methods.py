@@ -14,7 +14,7 @@ from sciscidata.errors import ConfigError
 from sciscidata.own_label import stated_label
 from sciscidata.release.context import MOST_REFERENCES, has_context
 from sciscidata.release.documents import list_references, name_source, remark_on_release, without_options
-from sciscidata.release.manifest import describe_judged, lacks_scores
+from sciscidata.release.manifest import describe_given_split, describe_judged, lacks_scores
 from sciscidata.release.read import Release, list_splits, read_release, read_settings
 from sciscidata.sampling.manifest_entries import describe_unread
 from sciscidata.schemas import AS_PUBLISHED, has_own_scores
@@ -221,6 +221,9 @@ def _describe_left_out(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _describe_sample(manifest: Mapping[str, Any]) -> Iterator[str]:
+    if given := describe_given_split(manifest):
+        yield given
+        return
     _, split = read_settings(manifest)
     sizes = ", ".join(f"{manifest['sides'][name]['rows']:,} for {name}" for name in list_splits(manifest))
     label = stated_label(manifest)

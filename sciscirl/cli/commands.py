@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -47,9 +49,11 @@ def _train(backend: str, given: Mapping[str, partial[Any]], start: Callable[[Run
         return
     from sciscirl.lab.training.console import show_start
 
-    with show_start(is_local=backend != "tinker"):
+    is_first = os.environ.get("RANK", "0") == "0"  # of several processes, the first speaks
+    with show_start(is_local=backend != "tinker") if is_first else nullcontext():
         folder = start(run)
-    show_run(folder, run.options.release)
+    if is_first:
+        show_run(folder, run.options.release)
 
 
 def train(
@@ -202,7 +206,7 @@ def _refuse_gone(command: str, words: Sequence[str]) -> None:
     """Refuse options of before by those of today."""
     from sciscirl.options import GONE, name_anew
 
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
         flag, equals, value = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         if name in GONE and (equals or flag.startswith("--")):
@@ -318,7 +322,7 @@ class _Program(Program):
 _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
 _COMMANDS: Final = (
     *(train, sft, evaluate, presets, lab.calibrate, lab.select, lab.compare, lab.report, lab.model),
-    *(lab.serve, lab.merge, lab.sweep, lab.sweep_repro, lab.ladder, lab.export_task, demo),
+    *(lab.serve, lab.merge, lab.sweep, lab.sweep_repro, lab.ladder, lab.export_task, lab.published_cut, demo),
 )
 PROGRAM: Final = _Program(
     "sciscirl",

@@ -11,7 +11,9 @@ from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from msgspec import Meta
 
 from sciscidata.terminal.messages import printable
 from sciscirl.errors import SciSciRLError
@@ -80,10 +82,12 @@ def select(
 
 
 def compare(
-    predictions: tuple[str, ...],
+    predictions: Annotated[tuple[str, ...], Meta(min_length=0)],
     config: sciscirl.lab.analysis.compare.CompareConfig,
     own: sciscirl.options.PluginOptions,
     *,
+    start: Annotated[str | None, Meta(title="PATH")] = None,
+    trained: Annotated[str | None, Meta(title="PATH")] = None,
     release: Path | None = None,
     out: Path | None = None,
 ) -> None:
@@ -92,21 +96,24 @@ def compare(
     Args:
         predictions: [NAME=]PATH of each: the folder of a run, an evaluation or a sweep, a predictions file, or a result
             file or a folder of such files.
+        start: that of the model before training, wherever it was, or one for each of --trained: PATH,PATH.
+        trained: that after training, or those of several seeds: PATH,PATH. Says first whether training helped.
         release: the folder of their release, to check papers and labels by it, and to compare with baselines.
         out: also write ``comparison.json``, pictures and a result file of each into this folder.
 
     Example:
-        sciscirl compare sft=runs/sft rl=runs/exp6 evaluations/synthetic/majority
+        sciscirl compare start=evaluations/base trained=evaluations/rl evaluations/synthetic/majority
     """
     from sciscirl.lab.report.comparison import compare_files, render_comparison
+    from sciscirl.lab.report.judged_files import list_change
 
-    show(render_comparison(compare_files(predictions, config, out, release)))
+    show(render_comparison(compare_files(predictions, config, out, release, list_change(start, trained))))
     if out is not None:
         show(f"result: {out}")
 
 
 def report(
-    runs: tuple[Path, ...],
+    runs: Annotated[tuple[Path, ...], Meta(min_length=0)],
     config: partial[sciscirl.lab.report.report.ReportConfig],
     code: sciscirl.options.ModelCodeOptions,
     own: sciscirl.options.PluginOptions,
@@ -278,8 +285,7 @@ def sweep(
         backend: where to train: a Tinker server, or your own hardware, as train --backend local and sft --backend peft.
 
     Shown:
-        --preset --seeds --way --vary --jobs --release --model --out --max-steps --n-train --n-test --learning-rate
-        --dry-run --backend
+        --backend --preset --seeds --way --vary --jobs --release --model --out --max-steps --n-train --n-test --dry-run
 
     Example:
         sciscirl sweep preset=exp4,exp6 seeds=0,1,2 --release slices/synthetic --model Qwen/Qwen3-8B --out runs/sweep
@@ -331,8 +337,8 @@ def ladder(
         yes: pay the price without being asked.
 
     Shown:
-        --release --model --preset --seeds --way --style --out --max-steps --sft-max-steps --n-train --n-test
-        --eval-every --save-every --jobs --base-url --dry-run --yes
+        --release --model --preset --seeds --way --out --max-steps --sft-max-steps --n-test --jobs --base-url --dry-run
+        --yes
 
     Example:
         sciscirl ladder --release slices/synthetic --model Qwen/Qwen3-8B --out runs/ladder
@@ -377,6 +383,27 @@ def sweep_repro(
 
     table = asyncio.run(run_repro(config, against))
     show(f"{render_repro(table)}\nresult: {config.out}")
+
+
+def published_cut(records: Path, *, out: Path, overwrite: bool = False) -> None:
+    """Repeat the split of the published runs from the author's records.
+
+    Args:
+        records: JSON lines in the author's order, unpacked.
+        out: the folder of the release.
+        overwrite: replace an earlier release there.
+
+    Example:
+        sciscirl published-cut balanced.jsonl --out slices/published
+    """
+    from sciscirl.lab.published_cut import write_published_cut
+
+    release, shuffle = write_published_cut(records, out, overwrite=overwrite)
+    classes = ", ".join(
+        f"{n} {label}" for label, n in release.manifest["class_counts"]["test"]["disruption_label"].items()
+    )
+    show(f"test has the published classes ({classes}) if records are shuffled with seed 0 by {shuffle}")
+    show(f"result: {out}; next: sciscirl train preset=exp4 --release {shlex.quote(str(out))} --model MODEL --dry-run")
 
 
 def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:

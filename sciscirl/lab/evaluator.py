@@ -164,7 +164,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         export = rollout_summary_export
         if export is not None and export.iteration == self.end_step:
             return {}
-        if self.scoring is not None and self._find_kept(export) is None:
+        if self.scoring is not None and self.find_kept(export) is None:
             predictions, prior = await self.scoring.ask_server(sampling_client, self.papers, self.rules, self.renderer)
             metrics = self._conclude(predictions, prior, export)
         else:
@@ -191,7 +191,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         A resumed run does not ask the weights that it goes on from again: what they answered is kept.
         If the alarm ends the run (CollapseError), predictions and rollouts are written by then.
         """
-        if (kept := self._find_kept(rollout_summary_export)) is not None:
+        if (kept := self.find_kept(rollout_summary_export)) is not None:
             return self._conclude(kept, {}, rollout_summary_export)
         if self.scoring is not None:
             predictions, prior = await self.scoring.ask_completer(policy, self.papers, self.rules, self.renderer)
@@ -213,7 +213,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         schema = None if self.challenge is None else self.challenge.schema
         return self._conclude(collect_predictions(groups, self.rules.target, schema=schema), {}, rollout_summary_export)
 
-    def _find_kept(self, export: RolloutSummaryExportConfig | None) -> pl.DataFrame | None:
+    def find_kept(self, export: RolloutSummaryExportConfig | None) -> pl.DataFrame | None:
         """Return what these weights answered before the run was stopped; ``begin_run`` removes answers of others."""
         path = None if export is None else self._locate(export)
         return read_predictions(path) if path is not None and path.is_file() else None

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,7 @@ from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.hardware_options import LocalTrainOptions
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
+from sciscirl.lab.models.processes import count_processes, do_once, is_first, of_first, settle_processes
 from sciscirl.lab.objectives.dataset import BegunRun
 from sciscirl.lab.objectives.dynamic_sampling import DynamicSampling
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
@@ -40,7 +42,6 @@ from sciscirl.lab.sft.peft_backend import (
     OF_STEP,
     Judge,
     Recorder,
-    check_one_process,
     keep_adapter,
     list_arguments,
     make_model,
@@ -85,15 +86,16 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     builder = make_run_builder(run)
     evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
-    with disk_errors(folder), locked_folder(folder):
+    batches, _ = asyncio.run(builder())
+    n_steps = run.count_steps(len(batches))
+    arguments = make_arguments(run, n_steps)
+    with disk_errors(folder), of_first(locked_folder(folder)):
         if begun_from is not None:
             warn_of_other_release(begun_from.get("manifest_sha256"), Path(options.release), begun_from.get("folder"))
         settings, release = list_own_settings(run, builder), Path(options.release)
-        batches, _ = asyncio.run(builder())
-        n_steps = run.count_steps(len(batches))
-        arguments = make_arguments(run, n_steps)
         course = Course(n_steps, begun_from, find=recover_checkpoint)
-        step = begin_run(folder, release, settings, options.behavior_if_log_dir_exists, course)
+        begin = partial(begin_run, folder, release, settings, options.behavior_if_log_dir_exists, course)
+        step = do_once(begin)
         if step is None:
             return folder
         begun = BegunRun(folder=str(folder), first_step=step, action=options.collapse)
@@ -112,19 +114,19 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         trainer.add_callback(Recorder(folder, trained_on, player.describe_step))
         settle_threads(options, arguments, folder)
         stopped = None
-        with follow_run(folder, preset.model, options.wandb_project, options.wandb_name):
+        with of_first(follow_run(folder, preset.model, options.wandb_project, options.wandb_name)):
             try:
                 with refuse_pickles(folder):
                     trainer.train(resume_from_checkpoint=str(find_weights(folder, checkpoint)) if checkpoint else None)
             except CollapseError as collapse:
                 stopped = collapse
-                enter_collapse(folder, collapse, evaluator)
+                do_once(partial(enter_collapse, folder, collapse, evaluator))
                 evaluator.alarm = make_alarm(run, is_over=True)
             last = trainer.state.global_step
-            if not is_judged(folder, last):
+            if not do_once(partial(is_judged, folder, last)):
                 judge.judge(last)
         if kept := [one for one in list_weights(folder) if one is not None]:
-            keep_adapter(folder, kept[-1], trained_on)
+            do_once(partial(keep_adapter, folder, kept[-1], trained_on))
     if stopped is not None:
         raise stopped
     return folder
@@ -194,7 +196,11 @@ def check_start(run: Run[LocalTrainOptions]) -> None:
 
 def list_own_settings(run: Run[LocalTrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, with what is trained here alone."""
-    own = {"backend": "local", **{name: getattr(run.options, name) for name in OF_STEP}}
+    own = {
+        "backend": "local",
+        **{name: getattr(run.options, name) for name in OF_STEP},
+        "n_processes": count_processes(),
+    }
     return list_settings(run, builder) | own
 
 
@@ -206,6 +212,8 @@ def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: obj
 @dataclass(eq=False)
 class Player:
     """Plays the papers of a step: what TRL calls a rollout function. TRL's prompts are places of papers in order.
+
+    Of several processes, each plays the papers that TRL gives it.
 
     Answers depend on seed, step, prompt, place and weights: a resumed run samples the same ones.
     """
@@ -222,21 +230,27 @@ class Player:
 
     def __call__(self, prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
         """Sample and score the answers of a step, in the order of its papers."""
+        from accelerate.utils import gather_object
+
         self.begun = time.monotonic()
-        step = int(prompts[0]) // self.preset.order.batch_size
+        step, first = divmod(int(prompts[0]), self.preset.order.batch_size)
         builders = self.dataset.get_batch(step)
+        own = builders[first : first + len(prompts) // self.preset.sampling.group_size]
         model: Any = trainer.model
         model.eval()  # else checkpointing of gradients would forbid a cache of keys and values
         sampling: dict[str, Any] = {"max_tokens": self.preset.max_tokens}
         sampling |= {name: getattr(self.preset.sampling, name) for name in ("temperature", "top_p")}
         sampling |= {"seed": self.preset.order.seed * _SEEDS_APART + step, "batch_size": self.batch_size}
-        groups = asyncio.run(self._play(builders, LocalCompleter(model, self.tokenizer, **sampling)))
+        groups = asyncio.run(self._play(own, LocalCompleter(model, self.tokenizer, **sampling)))
         model.train()
-        tags = [builder.logging_tags() for builder in builders]
-        records = serialize_rollout_summaries(split="train", iteration=step, trajectory_groups_P=groups, taglist_P=tags)
-        open_store(self.folder).write_rollouts(step, records)
+        tags, every = [builder.logging_tags() for builder in builders], gather_object(groups)
+        if is_first():
+            summaries = serialize_rollout_summaries(
+                split="train", iteration=step, trajectory_groups_P=every, taglist_P=tags
+            )
+            open_store(self.folder).write_rollouts(step, summaries)
         turns = [trajectory.transitions[0] for group in groups for trajectory in group.trajectories_G]
-        self.metrics = compute_trajectory_metrics(groups, tags) | {"time/sampling": time.monotonic() - self.begun}
+        self.metrics = compute_trajectory_metrics(every, tags) | {"time/sampling": time.monotonic() - self.begun}
         return {
             "prompt_ids": [turn.ob.to_ints() for turn in turns],
             "completion_ids": [list(turn.ac.tokens) for turn in turns],
@@ -246,7 +260,10 @@ class Player:
 
     def describe_step(self, state: TrainerState, logs: Mapping[str, float]) -> dict[str, Any]:
         """Name the metrics of a step as the cookbook's loop does."""
-        apart = torch.cat(self.differences) if self.differences else torch.zeros(0)
+        from accelerate.utils import gather_object
+
+        differences = gather_object([one.cpu() for one in self.differences])
+        apart = torch.cat(differences) if differences else torch.zeros(0)
         self.differences.clear()
         kl = dict(zip(KL, (apart.mean().item(), apart.square().mean().item() / 2), strict=True)) if len(apart) else {}
         named = {"loss": "loss", "grad_norm": "grad_norm", "entropy": "entropy", "learning_rate": "lr", "kl": "kl"}
@@ -293,8 +310,16 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     """Refuse what TRL's loop does not do, by name (SciSciRLError)."""
     options, preset = run.options, run.preset
     refuse_server_options(options)
-    check_one_process()
+    settle_processes()
     check_preset(preset)
+    n_processes = count_processes()
+    if n_processes > 1 and preset.rules.table.share_penalty:
+        raise SciSciRLError(
+            f"preset {preset.name} pays by what all answers of a step say, and {n_processes} processes were started. "
+            "Start one, or set share_penalty=0."
+        )
+    if preset.order.batch_size % n_processes:
+        raise SciSciRLError(f"batch_size is {preset.order.batch_size}, needs a multiple of {n_processes} processes.")
     if preset.adversarial is not None:
         raise SciSciRLError(
             f"preset {preset.name} challenges answers, which backend=local cannot do: TRL's loop asks for one answer, "
@@ -318,11 +343,12 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
         raise SciSciRLError(
             "loss_fn is dro, which TRL does not have. Set loss_fn=importance_sampling, or backend=tinker."
         )
-    n_answers = preset.order.batch_size * preset.sampling.group_size
+    n_answers = preset.order.batch_size * preset.sampling.group_size // n_processes
     if n_answers % options.micro_batch_size:
         raise SciSciRLError(
             f"micro_batch_size is {options.micro_batch_size}, needs a divisor of {n_answers}: "
-            f"{preset.order.batch_size} papers (batch_size) with {preset.sampling.group_size} answers (group_size)."
+            f"{preset.order.batch_size // n_processes} papers (batch_size) with {preset.sampling.group_size} answers "
+            "(group_size)."
         )
 
 
@@ -349,7 +375,7 @@ def make_arguments(run: Run[LocalTrainOptions], n_steps: int) -> GRPOConfig:
     n_answers = preset.order.batch_size * preset.sampling.group_size
     return GRPOConfig(
         **list_arguments(run, n_steps),
-        gradient_accumulation_steps=n_answers // options.micro_batch_size,
+        gradient_accumulation_steps=n_answers // options.micro_batch_size // count_processes(),
         num_generations=preset.sampling.group_size,
         max_completion_length=preset.max_tokens,
         shuffle_dataset=False,

@@ -30,7 +30,7 @@ TAKEN: Final = frozenset(
     }
 )  # fmt: skip
 #: What the names of other metrics, and of the columns of tables, begin or end with.
-_TAKEN_STARTS: Final = ("reward", "train")
+_TAKEN_START: Final = "reward"
 _TAKEN_ENDS: Final = ("_low", "_high")
 _ROUNDING: Final = 1e-9
 _log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class OwnMetric:
         low, high = self.bounds
         if (
             isinstance(value, bool)
-            or not isinstance(value, int | float | np.number)
+            or not isinstance(value, int | float | np.floating | np.integer)
             or not low - _ROUNDING <= float(value) <= high + _ROUNDING
         ):
             return math.nan, f"returned {value!r}, needs a number from {low:g} to {high:g}, or None"
@@ -115,7 +115,7 @@ def register_metric(
     """
     if not callable(function):
         raise SciSciRLError(f"function is {function!r}, needs a function of a list of predictions.")
-    if str(name) in TAKEN or str(name).startswith(_TAKEN_STARTS) or str(name).endswith(_TAKEN_ENDS):
+    if str(name) in TAKEN or str(name).startswith(_TAKEN_START) or str(name).endswith(_TAKEN_ENDS):
         raise SciSciRLError(f"the name of a metric is {name!r}, which another figure has. Choose another name.")
     try:
         low, high = (float(end) for end in bounds)

@@ -128,7 +128,7 @@ def plan_run(
     older = read_facts(folder)
     for section in _FIXED:
         for name in facts[section]:
-            before = older[section].get(name, UNSTATED.get(name))
+            before = older[section].get(name, {**UNSTATED, "n_processes": 1}.get(name))
             if before != facts[section][name]:
                 changed = say_changed(name, before, facts[section][name])
                 raise SciSciRLError(

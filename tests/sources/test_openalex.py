@@ -72,6 +72,13 @@ ALL = OpenAlexConfig(**YEARS)
 SOURCE = OpenAlexConfig(**YEARS, candidates_per_round=600)
 
 
+@pytest.fixture(autouse=True)
+def _pictures(request):
+    """Render pictures only of the release that tests share, and of those beside it."""
+    if "built" not in request.fixturenames:
+        request.getfixturevalue("unrendered_pictures")
+
+
 @pytest.fixture(scope="module")
 def server():
     with OpenAlexServer(WORKS_FILE, key=KEY) as server:

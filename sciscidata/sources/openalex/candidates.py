@@ -206,6 +206,8 @@ class Candidates:
     def _name_venues(self) -> list[str]:
         """Write the venues as ids, the only form that the API takes."""
         venues = self.eligibility.venues
+        if not venues:
+            return []
         numbers = number_ids(pl.Series(venues, dtype=pl.String()), "S")
         for venue, number in zip(venues, numbers, strict=True):
             if not 0 < number < TEXTS_FROM:
@@ -219,7 +221,7 @@ class Candidates:
                 f"EligibilityConfig.venues has {len(venues):,} venues, and the OpenAlex API takes at most {ANY_OF}. "
                 "Name fewer, or read a snapshot."
             )
-        return [f"primary_location.source.id:{'|'.join(f'S{number}' for number in numbers)}"] if venues else []
+        return [f"primary_location.source.id:{'|'.join(f'S{number}' for number in numbers)}"]
 
     def request(self, year: int | str | None = None, **params: str | int) -> str:
         """Make a request for the works that pass, of one year, of some ("1990-1999"), or of all."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate, combinations
-from statistics import fmean, stdev
+from statistics import NormalDist, fmean, stdev
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
@@ -51,6 +51,8 @@ MEASURED: Final = (*COMPARED, "balanced_accuracy", "invalid")
 _SWAPS_STREAM: Final = 1 << 193  # counter of Philox from which swaps are drawn; papers are drawn from 0 on
 _BLOCK: Final = 500  # permutations at a time
 _ROUNDING: Final = 1e-9
+#: The share of comparisons that should show a difference.
+POWER: Final = 0.8
 #: Predictions of each seed.
 Seeds = Mapping[int, pl.DataFrame]
 
@@ -94,6 +96,9 @@ class Pair:
     p_holm: Mapping[str, float | None]  # adjusted for the number of pairs
     only_left: int | None  # papers that left answers right and right does not; None with several seeds or answers
     only_right: int | None
+    detectable: Mapping[
+        str, float | None
+    ]  # the least true difference that POWER of such comparisons show; None: unknown
     asked_otherwise: tuple[str, ...] = ()  # settings of ASKED in which the two differ
 
 
@@ -112,6 +117,8 @@ class Comparison:
     ceiling: Mapping[str, float] | None  # of the labels, as their release states it; None: not known
     related: Mapping[str, Mapping[str, float]]  # to it, by model
     saw: Mapping[str, str]  # what each knew of a paper, in words
+    headline: str = ""  # whether training helped, where evaluations before and after it are named
+    changes: Mapping[str, str] = field(default_factory=dict[str, str])  # what it changed, in words, by topic
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it in JSON types, the options among the rest, and what own metrics are."""
@@ -237,18 +244,27 @@ def compare_predictions(
         low, high = intervals["format_strict_ok"]
         return intervals | {"invalid": (1 - high, 1 - low)}
 
-    def difference(left: str, right: str, metric: str) -> Estimate:
-        ends = percentile_interval(resample(left, metric) - resample(right, metric), config.level)
+    def list_repeated(left: str, right: str, metric: str) -> list[list[float]]:
+        """List what seeds vary: the differences seed by seed, or the values of each side."""
         one, other = (dict(zip(every[name], by_seed[name][metric], strict=True)) for name in (left, right))
         if one.keys() == other.keys():
-            ends = _widen(ends, [one[seed] - other[seed] for seed in one], config.level)
-        else:
-            for values in (one, other):
-                ends = _widen(ends, [*values.values()], config.level, scores[left][metric] - scores[right][metric])
+            return [[one[seed] - other[seed] for seed in one]]
+        return [[*one.values()], [*other.values()]]
+
+    def difference(left: str, right: str, metric: str) -> Estimate:
+        value = scores[left][metric] - scores[right][metric]
+        ends = percentile_interval(resample(left, metric) - resample(right, metric), config.level)
+        repeated = list_repeated(left, right, metric)
+        for values in repeated:
+            ends = _widen(ends, values, config.level, None if len(repeated) == 1 else value)
         lowest, highest = _find_bounds(metric)
         reach = highest - lowest
         low, high = (None, None) if ends is None else (max(-reach, ends[0]), min(reach, ends[1]))
-        return Estimate(scores[left][metric] - scores[right][metric], low, high)
+        return Estimate(value, low, high)
+
+    def detect(left: str, right: str, metric: str) -> float | None:
+        apart = resample(left, metric) - resample(right, metric)
+        return find_detectable(apart, list_repeated(left, right, metric), config.level)
 
     ends = {name: find_ends(name) for name in every}
     names = list(combinations(ways, 2))
@@ -291,6 +307,7 @@ def compare_predictions(
                 p_holm=dict.fromkeys(METRICS) | {metric: adjusted[metric][row] for metric in COMPARED},
                 only_left=counts[row][0],
                 only_right=counts[row][1],
+                detectable={metric: detect(left, right, metric) for metric in COMPARED},
                 asked_otherwise=list_unlike(asked.get(left, {}), asked.get(right, {})),
             )
             for row, (left, right) in enumerate(names)
@@ -317,6 +334,30 @@ def _widen(
     off = float(stdtrit(len(by_seed) - 1, (1 + level) / 2)) * apart / math.sqrt(len(by_seed))
     low, high = (max(0.0, reach) for reach in (middle - ends[0], ends[1] - middle))
     return middle - math.hypot(low, off), middle + math.hypot(high, off)
+
+
+def find_detectable(apart: Floats, repeated: Sequence[Sequence[float]], level: float) -> float | None:
+    """Return the least true difference that a share POWER of tests at ``1 - level``, two-sided, would find.
+
+    That is the sum of both quantiles times the standard error. That over papers is the deviation of ``apart``, the
+    resampled differences. Each list of ``repeated`` values adds that over its seeds, in squares, by Student's t. None
+    if all resamples agree: they say nothing about other papers.
+
+    Source: Lehmann & Romano 2005, Testing Statistical Hypotheses, section 3.3.
+    """
+    defined = apart[~np.isnan(apart)]
+    spread = float(defined.std()) if len(defined) else 0.0
+    if spread <= _ROUNDING:
+        return None
+    tails = ((1 + level) / 2, POWER)
+    least = sum(map(NormalDist().inv_cdf, tails)) * spread
+    for values in repeated:
+        if len(values) > 1 and (deviation := stdev(values)):
+            from scipy.special import stdtrit
+
+            off = sum(float(stdtrit(len(values) - 1, tail)) for tail in tails)
+            least = math.hypot(least, off * deviation / math.sqrt(len(values)))
+    return least
 
 
 def _count_alone(left: Seeds, right: Seeds) -> tuple[int | None, int | None]:

@@ -1,127 +1,67 @@
-"""Compare predictions that lie on disk: find and read them, compare, write and print the result."""
+"""Compare predictions that lie on disk: read them, compare, write and print the result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast
+from types import MappingProxyType
+from typing import Any, Final
 
 import polars as pl
 
 from sciscidata.storage import path_inside
-from sciscidata.storage.sums import check_ours, read_json, sealed_file
+from sciscidata.storage.sums import check_ours, sealed_file
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
-from sciscirl.lab.analysis.compare import MEASURED, CompareConfig, Comparison, compare_predictions, list_asked
-from sciscirl.lab.analysis.result_file import (
-    RESULT_END,
-    check_against,
-    hash_split,
-    name_split,
-    read_result,
-    save_result,
+from sciscirl.lab.analysis.compare import (
+    MEASURED,
+    CompareConfig,
+    Comparison,
+    Seeds,
+    compare_predictions,
+    list_asked,
 )
+from sciscirl.lab.analysis.result_file import RESULT_END, check_against, hash_split, name_split, save_result
 from sciscirl.lab.analysis.seen import Judged, mark_later
+from sciscirl.lab.report.judged_files import JudgedFile, check_sides, check_slices, read_named, record_file
 from sciscirl.lab.report.layout import ABSENT, PAIRS_HEAD, show_estimate, show_pairs, show_title
-from sciscirl.lab.report.own_metrics import find_kept, list_missing, list_shown, read_judged, warn_of_missing
-from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
+from sciscirl.lab.report.own_metrics import list_shown, warn_of_missing
+from sciscirl.lab.report.runs import Repeated, Role, find_repeated, hash_release
+from sciscirl.lab.report.verdict import Group, Verdict, find_start, first_of, has_ceiling, judge_training, tables_of
 from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.own_metrics import METRICS
-from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.checkpoints import list_evaluations
 from sciscirl.runs.folder import refuse_release
 from sciscirl.runs.logs import write_json
-from sciscirl.runs.record import RUN_FILE, find_ceiling, find_eval_split
 from sciscirl.task.release import open_release
 
 _COMPARISON: Final = "comparison.json"
-_ONE: Final = "predictions.parquet"
-
-
-def find_predictions(path: Path) -> Path:
-    """Find the predictions of a path: a file or result file, an evaluation, or the last ones of a training run."""
-    if path.is_file():
-        return path
-    own = path / _ONE
-    files = [own] if own.is_file() else [*list_evaluations(path, find_eval_split(path)).values()]
-    if not files:
-        raise PredictionsError(
-            f"{path} holds no predictions. Give a predictions file, the folder of an evaluation, or that of a training "
-            "run which was evaluated."
-        )
-    return files[-1]
-
-
-def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, dict[str, Any]]]:
-    """Read ``PATH`` or ``NAME=PATH``: tables by name, and what ``run.json`` or a result file says of each, or {}.
-
-    Of sweeps each run is read, and of a folder of result files each of these.
-    """
-    split = [_split(word) for word in words]
-    places = [(name, place) for name, path in split for place in ([path] if name else _expand(path))]
-    files = [find_predictions(path) for _, path in places]
-    folders = [path.parent if path.name == _ONE else path.with_name(path.name.split(".")[0]) for _, path in places]
-    names = [name or other for (name, _), other in zip(places, name_folders(folders), strict=True)]
-    if len(set(names)) < len(names):
-        raise PredictionsError(f"two of {', '.join(names)} have the same name. Give names: NAME=PATH.")
-    read = {name: _read(file) for name, file in zip(names, files, strict=True)}
-    return {name: table for name, (table, _) in read.items()}, {name: facts for name, (_, facts) in read.items()}
-
-
-def _expand(path: Path) -> list[Path]:
-    results = sorted(path.glob(f"*{RESULT_END}")) if not (path / RUN_FILE).exists() else []
-    return results or expand_folders([path])
-
-
-def _read(file: Path) -> tuple[pl.DataFrame, dict[str, Any]]:
-    return read_result(file) if file.suffix == ".json" else (read_predictions(file), _find_facts(file))
-
-
-def _split(word: str) -> tuple[str | None, Path]:
-    name, equals, path = word.partition("=")
-    return (name, Path(path)) if equals and name and "/" not in name else (None, Path(word))
-
-
-def _find_facts(file: Path) -> dict[str, Any]:
-    for folder in (file.parent, file.parent.parent):
-        try:
-            facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
-            stated = {"settings": dict(facts.get("settings", {})), "ceiling": find_ceiling(file)}
-            if missing := list_missing(facts):
-                stated["kept"] = dict.fromkeys(missing) | find_kept(missing, read_judged(file, folder))
-            return facts | {"release": str(facts["release"]["manifest_sha256"]), **stated}
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return {}
-
-
-def check_slices(slices: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse predictions of different releases: the same papers may have other labels or texts.
-
-    A release is known by its split, as JSON lines, whose bytes are the same on every machine; else by its manifest.
-    """
-    known = [(name, facts) for name, facts in slices.items() if facts.get("release") is not None]
-    for name, facts in known[1:]:
-        first, other = known[0]
-        by = "split_sha256" if facts.get("split_sha256") and other.get("split_sha256") else "release"
-        if facts[by] != other[by]:
-            raise PredictionsError(
-                f"{first} is of release {other[by][:12]}, {name} of {facts[by][:12]}. Evaluate both on one release."
-            )
 
 
 def compare_files(
-    words: Sequence[str], config: CompareConfig, out: Path | None = None, release: Path | None = None
+    words: Sequence[str],
+    config: CompareConfig,
+    out: Path | None = None,
+    release: Path | None = None,
+    change: Mapping[Role, Sequence[str]] = MappingProxyType({}),
 ) -> Comparison:
     """Compare predictions, each ``PATH`` or ``NAME=PATH``; write comparison, pictures and result files into ``out``.
 
-    With their ``release``, baselines judge the papers of the first table, too.
+    With their ``release``, baselines judge the papers of the first table, too. The evaluations of a ``change`` go first
+    (``list_change``).
     """
+    if not words and not change:
+        raise PredictionsError("there are no predictions. Give two or more, or start=PATH trained=PATH.")
     names = {metric: f"difference_{metric}.png" for metric in (*COMPARED, *METRICS)}
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)
         check_ours(*(out / name for name in (_COMPARISON, *names.values())))
-    tables, known = read_named(words)
+    of_change = [word for words_of_role in change.values() for word in words_of_role]
+    read = read_named([*of_change, *words], n_whole=len(of_change))
+    tables = {name: one.predictions for name, one in read.items()}
+    of_sides = [*read][: len(of_change)]
+    check_sides({name: read[name] for name in of_sides})
+    known = {name: one.facts for name, one in read.items()}
     home = Path() if out is None else out / "results"
     results = {name: home / f"{name.replace('/', '-')}{RESULT_END}" for name in tables if out is not None}
     check_ours(*results.values())
@@ -147,8 +87,29 @@ def compare_files(
     asked = {name: list_asked(one) for name, one in settings.items()}
     ceilings = [facts["ceiling"] for facts in [*known.values(), of_release] if facts.get("ceiling")]
     ceiling = ceilings[0] if ceilings else None
-    comparison = compare_predictions(tables, config, asked, ceiling)
+    models: dict[str, pl.DataFrame | Seeds] = {**tables}
+    verdict: Verdict | None = None
+    if change:
+        own = {name: Judged(tables[name], one) for name, one in settings.items() if name in read and "baseline" in one}
+        ways = _find_ways(read, change)
+        verdict, sides = _judge_change(ways, Group(ways=ways, baselines=own | beside, ceiling=ceiling or {}), config)
+        others = {name: table for name, table in tables.items() if name not in of_sides}
+        if same := {*sides} & {*others}:
+            raise PredictionsError(f"two models have the name {min(same)}. Give another: NAME=PATH.")
+        models = {**sides, **others}
+        asked |= {way.name: list_asked(first_of(way).settings) for way in ways}
+    comparison = compare_predictions(models, config, asked, ceiling)
     warn_of_missing({name: facts["kept"] for name, facts in known.items() if "kept" in facts})
+    if verdict:
+        comparison = replace(comparison, headline=verdict.line, changes=verdict.changes)
+        if len(change["start"]) == 1:  # which stood beside each seed
+            name = [*models][1]
+            once = {metric: values[:1] for metric, values in comparison.by_seed[name].items()}
+            comparison = replace(
+                comparison,
+                seeds={**comparison.seeds, name: (0,)},
+                by_seed={**comparison.by_seed, name: once},
+            )
     if out is not None:
         from sciscirl.lab.report.figures import plot_estimates
 
@@ -168,6 +129,22 @@ def compare_files(
                 title = f"difference in {show_title(metric)}{note}"
                 path.write_bytes(plot_estimates({title: rows}, is_share=False))
     return comparison
+
+
+def _find_ways(read: Mapping[str, JudgedFile], change: Mapping[Role, Sequence[str]]) -> list[Repeated]:
+    """Return what was trained, and its start, each with its seeds: these come first in ``read``, in this order."""
+    roles: list[Role] = [role for role, of_role in change.items() for _ in of_role]
+    named = zip(read.items(), roles, strict=False)
+    return find_repeated(record_file(name, one, role) for (name, one), role in named)
+
+
+def _judge_change(ways: Sequence[Repeated], group: Group, config: CompareConfig) -> tuple[Verdict, dict[str, Seeds]]:
+    """Judge what was trained, the first of two ways; return both sides with a start for each seed, too."""
+    trained, start = ways[0], find_start(ways[0], group)
+    assert start is not None  # it was named
+    if not has_ceiling(first_of(trained)):
+        group.ceiling = {}
+    return judge_training(trained, group, config), {trained.name: tables_of(trained), start.name: start.tables}
 
 
 def render_comparison(comparison: Comparison, split: str = "") -> str:
@@ -190,6 +167,9 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
     tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
     lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals over {over}", *tops]), ""]
     lines += _columns([["", "seeds", *map(show_title, shown), *ways, *(["saw"] if comparison.saw else [])], *rows])
+    if comparison.headline:
+        changed = _columns([["trained minus start", ""], *comparison.changes.items()])
+        lines = [printable(comparison.headline), "", *changed, "", *lines]
     return "\n".join([*lines, *(["", *_columns([PAIRS_HEAD, *show_pairs(comparison)])] if comparison.pairs else [])])
 
 

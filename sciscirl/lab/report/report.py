@@ -15,12 +15,21 @@ from msgspec import Meta
 
 from sciscidata.options.checks import check_fields
 from sciscidata.storage import atomic_file, check_file
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.report.answer import group_runs, view_answer
+from sciscirl.lab.report.judged_files import list_change, read_change
 from sciscirl.lab.report.layout import Section
 from sciscirl.lab.report.own_metrics import view_kept
 from sciscirl.lab.report.runs import RecordedRun, read_runs
-from sciscirl.lab.report.views import view_answers, view_classes, view_cost, view_curves, view_examples, view_runs
+from sciscirl.lab.report.views import (
+    view_answers,
+    view_classes,
+    view_cost,
+    view_curves,
+    view_examples,
+    view_published,
+    view_runs,
+)
 from sciscirl.task.papers import OwnTarget
 
 _GENERATOR: Final = '<meta name="generator" content="sciscirl report">'
@@ -38,21 +47,29 @@ class ReportConfig:
             high its labels let any model get.
         n_examples: right, wrong and invalid answers of each run to show, this many of each.
         title: of the page; None: the tasks of the runs.
+        start: the evaluation of a model before training, wherever that was, or one for each of ``trained``: PATH,PATH.
+        trained: the evaluation after training, or those of several seeds: PATH,PATH.
 
     Raises:
         SciSciRLError: on construction, if there is no run, or a value is impossible.
     """
 
-    runs: Annotated[tuple[Path, ...], Meta(min_length=1)]
+    runs: tuple[Path, ...] = ()
     out: Path = Path("report.html")
     release: Path | None = None
     n_examples: Annotated[int, Meta(ge=0)] = 3
     title: str | None = None
+    start: Annotated[str | None, Meta(title="PATH")] = None
+    trained: Annotated[str | None, Meta(title="PATH")] = None
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
         if self.out.suffix not in {".html", ".htm"}:
             raise SciSciRLError(f"ReportConfig.out is {str(self.out)!r}, needs a name that ends in .html.")
+        if not list_change(self.start, self.trained) and not self.runs:
+            raise SciSciRLError(
+                "ReportConfig.runs is empty, needs at least one folder. Or give start=PATH trained=PATH."
+            )
 
 
 def write_report(config: ReportConfig) -> Path:
@@ -65,13 +82,17 @@ def write_report(config: ReportConfig) -> Path:
 
     Raises:
         RunFolderError: if a folder is missing or given twice, or no folder holds a run that can be read.
+        PredictionsError: if what ``start`` and ``trained`` name cannot be read, or is not of the same papers.
         ReleaseError: if ``release`` is no release, or was altered.
         ReleaseExistsError: if ``out`` is a file, but no report.
         StorageError: if the report cannot be written.
     """
     check = partial(check_file, config.out, _GENERATOR.encode(), "report")
     check()
-    runs = read_runs(config.runs)
+    change = list_change(config.start, config.trained)
+    runs = [*(read_change(change) if change else ()), *(read_runs(config.runs) if config.runs else ())]
+    if twice := [run.name for run in runs if [one.name for one in runs].count(run.name) > 1]:
+        raise RunFolderError(f"{twice[0]} is given twice. Give each once, or another name: trained=NAME=PATH.")
     # Keep the whole name of an own label: "part", without its ending, would mislead.
     targets = [run.target for run in runs if run.kind != "unreadable"]
     names = [target.label.name if type(target) is OwnTarget else target for target in targets]
@@ -86,6 +107,7 @@ def make_sections(runs: Sequence[RecordedRun], config: ReportConfig) -> list[Sec
     """Make every view of the runs that has something to show."""
     sections = [
         view_answer(group_runs(runs, config.release)),
+        view_published(runs, config.release),
         view_kept({run.name: (run.facts, run.last.metrics) for run in runs if run.last}),
         *(view(runs) for view in (view_runs, view_cost, view_classes, view_curves, view_answers)),
         view_examples(runs, n_each=config.n_examples, release=config.release),

@@ -56,6 +56,8 @@ _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
 T = TypeVar("T")
 Kind = Literal["rl", "sft", "evaluation", "baseline", "unreadable"]
+#: What a user says of an evaluation: it is of the model before training, or after it.
+Role = Literal["start", "trained"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +83,8 @@ class RecordedRun:
     is_finished: bool = False  # the final weights were kept, or it is an evaluation
     is_stopped: bool = False  # ended because the model had collapsed
     n_test_looks: int | None = None  # how often test judged it; None for an evaluation
+    role: Role | None = None  # if a user named it
+    place: Path | None = None  # its folder
     problems: tuple[str, ...] = ()  # what could not be read
     alarms: tuple[str, ...] = ()  # what was wrong while it trained
 
@@ -104,6 +108,8 @@ class RecordedRun:
     @property
     def withheld(self) -> tuple[str, ...]:
         """The fields of a paper that its prompts did not show. Older runs withheld nothing that came later."""
+        if not self._has_prompt:
+            return ()
         return list_hidden(self.settings.get("hide") or (), self.settings.get("as_of") or "release")
 
     @property
@@ -118,7 +124,14 @@ class RecordedRun:
         return [name for name in CONTEXT if name in (self.settings.get("show") or ()) or f"${name}" in self._user]
 
     @property
+    def _has_prompt(self) -> bool:
+        """Whether its prompts are known. Of a predictions file or another's result they may not be."""
+        return self.role is None or bool({"style", "prompt_sha256"} & self.settings.keys())
+
+    @property
     def _user(self) -> str:
+        if not self._has_prompt:
+            return ""
         prompt = self.settings.get("prompt")
         return str(prompt.get("user")) if isinstance(prompt, Mapping) else "$record"  # that of older runs
 
@@ -229,7 +242,7 @@ def read_runs(folders: Sequence[Path]) -> list[RecordedRun]:
 def find_repeated(runs: Iterable[RecordedRun]) -> list[Repeated]:
     """Put runs together that differ in nothing but the seed, and their final evaluations; baselines are left out.
 
-    Of weights that runs started from, only counts how they were trained.
+    Of weights that runs started from, only counts how they were trained. Evaluations with the same role are seeds.
     """
     groups: dict[str, dict[int, RecordedRun]] = {}
     of_training: tuple[str, int, str] = ("", 0, "")  # name, seed and group of the run before
@@ -237,7 +250,9 @@ def find_repeated(runs: Iterable[RecordedRun]) -> list[Repeated]:
         if run.kind in {"baseline", "unreadable"}:
             continue
         name, seed, key = of_training
-        if part := _part_of(run, name):
+        if run.role is not None:
+            key, seed = run.role, len(groups.get(run.role, {}))
+        elif part := _part_of(run, name):
             key += part
         else:
             kept = {one: value for one, value in run.settings.items() if one not in {"seed", "load_checkpoint"}}
@@ -344,6 +359,7 @@ def read_run(folder: Path, name: str) -> RecordedRun:
         is_stopped=any(row.get("collapse_stop") for row in rows),
         n_test_looks=_try(lambda: count_test_looks(folder), LOOKS_FILE, problems, None) if is_training else None,
         problems=tuple(problems),
+        place=folder,
         alarms=list_alarms(_try(lambda: read_rows(folder / METRICS_FILE), METRICS_FILE, [], [])),
     )
 

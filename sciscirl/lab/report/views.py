@@ -10,8 +10,10 @@ from typing import Any, Final, cast
 
 import polars as pl
 
+from sciscidata.release.manifest import describe_given_split
 from sciscidata.terminal.messages import counted
 from sciscirl.lab.analysis.calibrate import NOISE, find_noise
+from sciscirl.lab.published_cut import PUBLISHED, PUBLISHED_METRICS
 from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric
 from sciscirl.lab.report.runs import RecordedRun, find_repeated, hash_release
@@ -26,7 +28,7 @@ from sciscirl.runs.prices import PRICES_DATE, Usage
 from sciscirl.runs.record import is_local, is_taught
 from sciscirl.task.papers import Paper, PaperView
 from sciscirl.task.predictions import INVALID
-from sciscirl.task.release import SplitName, read_split
+from sciscirl.task.release import SplitName, open_release, read_split
 
 _KINDS: Final = {
     "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline",
@@ -108,6 +110,25 @@ def _describe(run: RecordedRun) -> dict[str, str]:
         for name, value in facts.items()
         if value is not None
     }
+
+
+def view_published(runs: Sequence[RecordedRun], release: Path | None) -> Section | None:
+    """Show the published figures beside those of the runs, if the release has the published split."""
+    if release is None or describe_given_split(open_release(release).manifest) is None:
+        return None
+    rows = [
+        [f"published {name}", "250", *(show(value, 4) for value in values)] for name, values in PUBLISHED.items()
+    ] + [
+        [run.name, _say_step(run), *(show(run.last.metrics.get(name), 4) for name in PUBLISHED_METRICS)]
+        for run in runs
+        if run.last and run.split == "test" and run.target == "disruption"
+        and run.facts["release"].get("manifest_sha256") == hash_release(release)
+    ]  # fmt: skip
+    text = "The test papers are those of the published runs. Their prompts are not published, nor is macro-F1 exactly."
+    return Section("published", "Beside the published runs", text, [Table("500 test papers", _PUBLISHED_HEAD, rows)])
+
+
+_PUBLISHED_HEAD: Final = ("", "step", *PUBLISHED_METRICS)
 
 
 def view_cost(runs: Sequence[RecordedRun]) -> Section | None:

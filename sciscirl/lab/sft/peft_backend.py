@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from transformers import (
@@ -28,12 +27,13 @@ from sciscidata.storage.sums import seal_file
 from sciscidata.terminal.progress import begin_step
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.models import ADAPTER_FILES
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.evaluator import LabelEvaluator
 from sciscirl.lab.hardware_options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.lab.models.local_completer import LocalCompleter, pad_left
 from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
+from sciscirl.lab.models.processes import count_processes, do_once, is_first, of_first, settle_processes
 from sciscirl.lab.models.shared_prompts import share_prompts
 from sciscirl.lab.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.lab.sft.examples import (
@@ -72,10 +72,10 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     n_steps = len(examples.papers) // preset.order.batch_size
     arguments = make_arguments(run, n_steps)
     warn_of_renderer(preset.model, options.renderer)
-    with disk_errors(folder), locked_folder(folder):
+    with disk_errors(folder), of_first(locked_folder(folder)):
         settings, behavior = list_own_settings(run, builder), options.behavior_if_log_dir_exists
         course = Course(n_steps, find=recover_checkpoint)
-        if begin_run(folder, Path(options.release), settings, behavior, course) is None:
+        if do_once(partial(begin_run, folder, Path(options.release), settings, behavior, course)) is None:
             return folder
         settle_threads(options, arguments, folder)
         checkpoint = find_checkpoint(folder)
@@ -93,37 +93,31 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
         trainer.add_callback(judge)
         # Also after the last step: this loads the weights that are judged.
         with (
-            follow_run(folder, preset.model, options.wandb_project, options.wandb_name),
+            of_first(follow_run(folder, preset.model, options.wandb_project, options.wandb_name)),
             refuse_pickles(folder),
         ):
             trainer.train(resume_from_checkpoint=str(begun) if begun else None)
             judge.judge(n_steps)
-        keep_adapter(folder, n_steps, trained_on)
+        do_once(partial(keep_adapter, folder, n_steps, trained_on))
     return folder
 
 
 def check_run(run: Run[PeftSftOptions]) -> None:
     """Refuse a run that cannot be trained here, before anything is loaded (SciSciRLError)."""
     require_packages("peft", "accelerate", *(["bitsandbytes"] if run.options.quantize == "nf4" else []))
-    check_one_process()
-    size, in_a_pass = run.preset.order.batch_size, run.options.micro_batch_size
-    if size % in_a_pass:
-        raise SciSciRLError(f"batch_size is {size}, needs a multiple of micro_batch_size, {in_a_pass}.")
-
-
-def check_one_process() -> None:
-    """Refuse several processes and GPUs (SciSciRLError)."""
-    n_processes, n_gpus = int(os.environ.get("WORLD_SIZE", "1")), torch.cuda.device_count()
-    if n_processes > 1 or n_gpus > 1:
-        seen = f"{n_processes} processes were started" if n_processes > 1 else f"{n_gpus} GPUs are visible"
-        raise SciSciRLError(f"{seen}, but this trains in one process on one GPU. Choose it: CUDA_VISIBLE_DEVICES=0.")
+    settle_processes()
+    size, in_a_pass, n_processes = run.preset.order.batch_size, run.options.micro_batch_size, count_processes()
+    if size % (in_a_pass * n_processes):
+        times = f", times {n_processes} processes" if n_processes > 1 else ""
+        raise SciSciRLError(f"batch_size is {size}, needs a multiple of micro_batch_size, {in_a_pass}{times}.")
 
 
 def settle_threads(options: PeftSftOptions | LocalTrainOptions, arguments: TrainingArguments, folder: Path) -> None:
     """Choose the number of threads, and note it with all options."""
     n_threads = set_threads(folder, resume=options.behavior_if_log_dir_exists != "raise")
-    facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
-    write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
+    if is_first():
+        facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
+        write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
 
 
 def list_arguments(run: Run[PeftSftOptions] | Run[LocalTrainOptions], n_steps: int) -> dict[str, Any]:
@@ -148,7 +142,9 @@ def list_arguments(run: Run[PeftSftOptions] | Run[LocalTrainOptions], n_steps: i
         "logging_strategy": "steps",
         "logging_steps": 1,
         "report_to": "none",
+        "ddp_find_unused_parameters": False,
         "dataloader_pin_memory": has_cuda,
+        "accelerator_config": {"use_configured_state": count_processes() > 1 and not has_cuda},
         "use_cpu": not has_cuda,
     }
 
@@ -164,7 +160,7 @@ def make_arguments(run: Run[PeftSftOptions], n_steps: int) -> TrainingArguments:
         remove_unused_columns=False,
         disable_tqdm=False,
     )
-    n_passes = preset.order.batch_size // options.micro_batch_size
+    n_passes = preset.order.batch_size // options.micro_batch_size // count_processes()
     arguments.gradient_accumulation_steps = n_passes * count_answers(preset.rules)
     return arguments
 
@@ -200,7 +196,8 @@ def make_model(
 
 def list_own_settings(run: Run[PeftSftOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List the settings of a run, with those of the adapter."""
-    return list_settings(run, builder) | {name: getattr(run.options, name) for name in OF_STEP}
+    own = {name: getattr(run.options, name) for name in OF_STEP}
+    return list_settings(run, builder) | own | {"n_processes": count_processes()}
 
 
 def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:
@@ -300,7 +297,7 @@ class GoldTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log a step, with the mean over all its examples."""
         if "loss" in logs:
-            total, n = self._label_nll.tolist()
+            total, n = cast("torch.Tensor", self.accelerator.reduce(self._label_nll, "sum")).tolist()
             self._label_nll.zero_()
             logs |= {"label_nll": total / n} if total else {}  # an answer without a label has none
         super().log(logs, start_time)
@@ -324,11 +321,17 @@ class Recorder(TrainerCallback):
     ) -> None:
         """Write the metrics of a step; the loop's summary of the whole run has no loss."""
         if logs and "loss" in logs:
-            open_store(self.folder).write_metrics(self.describe_step(state, logs), step=state.global_step - 1)
+            metrics = self.describe_step(state, logs)  # of what all processes know
+            if state.is_world_process_zero:
+                open_store(self.folder).write_metrics(metrics, step=state.global_step - 1)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        """Record a checkpoint."""
-        enter_checkpoint(self.folder, state.global_step, self.trained_on)
+        """Record a checkpoint, when every process has written its part."""
+        from accelerate import PartialState
+
+        PartialState().wait_for_everyone()
+        if state.is_world_process_zero:
+            enter_checkpoint(self.folder, state.global_step, self.trained_on)
 
 
 def _describe_step(
@@ -349,26 +352,44 @@ def _describe_step(
 
 @dataclass(eq=False)
 class Judge(TrainerCallback):
-    """Evaluates the model before every ``every``-th step."""
+    """Evaluates the model before every ``every``-th step: in every process, because a sharded model needs them all."""
 
     evaluator: LabelEvaluator
     completer: LocalCompleter
     folder: Path
     every: int
 
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+    def __post_init__(self) -> None:
+        self.is_writer = is_first()
+        if not self.is_writer:
+            self.evaluator.folder = self.evaluator.alarm = None
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **more: object
+    ) -> None:
         """Evaluate if it is time to."""
+        self.completer.model = more["model"]  # as the loop has wrapped it
         if state.global_step % self.every == 0:
             self.judge(state.global_step)
 
     def judge(self, step: int) -> None:
-        """Evaluate the model as it is, and write it down under ``step``."""
-        completer = replace(self.completer)  # it counts answers within an evaluation: a resumed run draws the same
-        model = completer.model
-        was_training = model.training
-        model.eval()
+        """Evaluate the model as it is, and write it down under ``step``. A collapse ends every process."""
         export = self.evaluator.name_export(step)
-        store = open_store(self.folder)
-        answers = self.evaluator.eval_token_completer(completer, rollout_summary_export=export, store=store)
-        store.write_metrics(asyncio.run(answers), step=step)
-        model.train(was_training)
+        is_answered = do_once(lambda: self.evaluator.find_kept(export) is not None)
+        collapse: tuple[str, dict[str, float], int | None] | None = None
+        if self.is_writer or not is_answered:
+            completer = replace(self.completer)  # it counts answers within an evaluation: a resumed run draws the same
+            model = completer.model
+            was_training = model.training
+            model.eval()
+            store = open_store(self.folder) if self.is_writer else None
+            answers = self.evaluator.eval_token_completer(completer, rollout_summary_export=export, store=store)
+            try:
+                metrics = asyncio.run(answers)
+                if store is not None:
+                    store.write_metrics(metrics, step=step)
+            except CollapseError as error:
+                collapse = str(error), error.metrics, error.step
+            model.train(was_training)
+        if (ended := do_once(lambda: collapse)) is not None:
+            raise CollapseError(ended[0], metrics=ended[1], step=ended[2])

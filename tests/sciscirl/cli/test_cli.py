@@ -91,6 +91,7 @@ def test_the_ways_to_write_an_option_mean_the_same():
         "preset": "exp4", "max_steps": 7, "interleave": False, "dry_run": True, "seed": 1, "n_test": 2,
         "ttl_seconds": None, "behavior_if_log_dir_exists": "resume", "loss_fn_config": ["clip_low_threshold:0.8"],
     }  # fmt: skip
+    assert read("train", []) == {}
     for words in (["--seeds", "4", "8", "out=x"], ["seeds=4,8", "--out=x"], ["--seeds=4,8", "--out", "x"]):
         assert read("sweep", words) == {"seeds": [4, 8], "out": "x"}
     assert read("compare", ["a=runs/a", "b", "level=0.9"]) == {"predictions": ["a=runs/a", "b"], "level": 0.9}

@@ -24,7 +24,7 @@ from sciscirl.lab.report.views import view_runs
 from sciscirl.lab.sft.examples import list_settings, make_papers_builder
 from sciscirl.lab.training.rl import make_config, make_run_builder
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.options import ModelCodeOptions, TrainOptions, resolve_run
+from sciscirl.options import ModelCodeOptions, PluginOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.runs.checkpoints import count_test_looks
 from sciscirl.runs.logs import write_json
@@ -182,7 +182,9 @@ def test_what_test_has_chosen_or_another_release_has_trained_is_not_judged_final
         asyncio.run(judge_finally([published, run], toy_slice))
     assert not asked
     with pytest.raises(SciSciRLError, match="--final judges by a release"):
-        report((run,), lambda **given: evaluate_report(tmp_path, **given), ModelCodeOptions(), final=True)
+        report(
+            (run,), lambda **given: evaluate_report(tmp_path, **given), ModelCodeOptions(), PluginOptions(), final=True
+        )
 
 
 def evaluate_report(tmp_path, **given):
@@ -194,7 +196,7 @@ def evaluate_report(tmp_path, **given):
 def test_a_report_shows_the_final_evaluation_and_how_often_test_was_looked_at(dev_slice, run_of, asked, tmp_path):
     run, published = run_of(dev_slice, eval_split="dev"), run_of(dev_slice, "published", preset="exp4")
     config = lambda **given: evaluate_report(tmp_path, release=dev_slice, **given)  # noqa: E731
-    report((run, published), config, ModelCodeOptions(), final=True)
+    report((run, published), config, ModelCodeOptions(), PluginOptions(), final=True)
     runs = read_runs([run, published])
     assert [(one.name, one.split, one.n_test_looks) for one in runs] == [
         ("run", "dev", 1), ("run, final, step 2", "test", None), ("published", "test", 2)
@@ -223,5 +225,5 @@ def test_a_pair_that_was_asked_otherwise_is_marked(tmp_path, capsys):
     assert len(pairs) == 6
     assert [*marked.values()] == [("style",), ("style", "dtype")]  # the run states no number format
     assert all("unlike" in right for _, right in marked)
-    compare(tuple(words), CompareConfig(n_resamples=20))
+    compare(tuple(words), CompareConfig(n_resamples=20), PluginOptions())
     assert capsys.readouterr().out.count("style, dtype") == 3  # a line for each measure

@@ -17,8 +17,9 @@ from sciscirl.envs.model_folder import find_broken
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.subject import find_subject
-from sciscirl.lab.report.comparison import _columns, _find_facts
+from sciscirl.lab.report.comparison import _columns
 from sciscirl.lab.report.figures import Series, plot_lines
+from sciscirl.lab.report.judged_files import _find_facts
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint

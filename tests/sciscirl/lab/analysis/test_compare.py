@@ -14,7 +14,8 @@ from sciscirl.errors import PredictionsError, SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
 from sciscirl.lab.analysis.compare import CompareConfig, adjust_holm, compare_predictions, mcnemar_exact
 from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
-from sciscirl.lab.report.comparison import compare_files, find_predictions, render_comparison
+from sciscirl.lab.report.comparison import compare_files, render_comparison
+from sciscirl.lab.report.judged_files import find_predictions
 from sciscirl.metrics.metrics import COMPARED, measure_predictions
 from sciscirl.presets import find_preset
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run

@@ -11,6 +11,7 @@ from tinker_cookbook.eval.benchmarks import load_trajectories
 
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.logs import read_rows
+from tests.sciscirl.lab.local_server.other_versions import make_environment
 from tests.sciscirl.tinker_server import Script
 
 pytestmark = pytest.mark.slow
@@ -85,7 +86,7 @@ def visit(tinker_server, tmp_path_factory):
     data = home / "google/IFEval"
     data.mkdir(parents=True)
     (data / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in QUESTIONS), "utf-8")
-    environment = tinker_server.environment | {"RELEASE": str(tinker_server.release)}
+    environment = make_environment(tinker_server, home / "packages") | {"RELEASE": str(tinker_server.release)}
     done = Script([sys.executable, "-c", PROGRAM_OF_A_USER], environment=environment, cwd=home).finish()
     assert done.returncode == 0, done.stderr
     return home, done

@@ -1,22 +1,19 @@
 """A whole training, evaluation and supervised run with other versions of the SDK and the cookbook than those installed.
 
-``just cookbook`` runs it: SCISCI_COOKBOOK names the packages, such as ``tinker-cookbook==0.6.1``.
+``just cookbook`` runs it, and ``test_cookbook.py`` with the same versions.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from sciscirl.runs.logs import read_rows
+from tests.sciscirl.lab.local_server.other_versions import PACKAGES, make_environment
 from tests.sciscirl.tinker_server import TinkerServer, run_script
 
-PACKAGES = os.environ.get("SCISCI_COOKBOOK", "").split()
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not PACKAGES, reason="installs other versions: just cookbook"),
@@ -25,14 +22,10 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def other(tinker_server, tmp_path_factory):
-    """Runs a script with those versions, which lie in a folder before the installed ones; none of their own needs."""
-    folder = tmp_path_factory.mktemp("cookbook") / "packages"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), *PACKAGES]
-    subprocess.run(pip, check=True)
-    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    """Runs a script with those versions."""
+    environment = make_environment(tinker_server, tmp_path_factory.mktemp("cookbook") / "packages")
 
     def run(script: str, *words: object):
-        environment = tinker_server.environment | {"PYTHONPATH": path}
         return run_script(script, *map(str, words), environment=environment)
 
     return run

@@ -23,12 +23,13 @@ from sciscirl.cli.commands import PROGRAM
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.lab.analysis.compare import CompareConfig, Estimate, compare_predictions
 from sciscirl.lab.report import figures
-from sciscirl.lab.report.answer import group_runs, judge_training, view_answer
+from sciscirl.lab.report.answer import group_runs, view_answer
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.figures import Series, plot_estimates, plot_lines
 from sciscirl.lab.report.layout import Example, Picture, Section, Table
 from sciscirl.lab.report.report import ReportConfig, render_report, write_report
 from sciscirl.lab.report.runs import find_repeated, name_folders, read_run, read_runs
+from sciscirl.lab.report.verdict import judge_training
 from sciscirl.lab.report.views import say_signs, view_answers, view_cost, view_curves, view_examples, view_runs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.presets import find_preset

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sciscirl.lab.report.answer import Group, judge_training
 from sciscirl.lab.report.runs import Evaluation, RecordedRun, Repeated
+from sciscirl.lab.report.verdict import Group, judge_training
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.task.papers import VOCABULARIES
 

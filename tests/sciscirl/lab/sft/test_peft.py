@@ -209,7 +209,7 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, toy_slice, 
 
 
 def test_a_run_is_not_resumed_as_another_one(run, toy_slice, contrary_model):
-    other = {**options_of(toy_slice, contrary_model, run), "use_dora": False, "resume": True}
+    other = {**options_of(toy_slice, contrary_model, run), "use_dora": False, "behavior_if_log_dir_exists": "resume"}
     with pytest.raises(SciSciRLError, match="begun with use_dora=True, not use_dora=False"):
         train_with_peft(resolve_run(PeftSftOptions(**other)))
 

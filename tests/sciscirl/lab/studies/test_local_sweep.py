@@ -23,7 +23,11 @@ from sciscirl.lab.studies.sweep_options import LocalSweepOptions
 from sciscirl.options import resolve_run
 from tests.sciscirl.toy import RENDERER
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*:FutureWarning")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:.*:FutureWarning"),
+]
 
 
 @pytest.fixture

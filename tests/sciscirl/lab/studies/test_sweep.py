@@ -212,6 +212,9 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     assert (result.n_missing, result.problems, result.split) == (0, {}, "dev")
     started = json.loads((out / "exp4-sft_rl/seed_1/run.json").read_text("utf-8"))["begun_from"]
     assert (started["folder"], started["kind"], started["step"]) == ("exp4-sft/seed_1", "sft", 8)
+    run = out / "exp4-rl/seed_0"
+    assert [one["name"] for one in json.loads((run / "run.json").read_text("utf-8"))["metrics"]] == ["cost"]
+    assert '"dev/cost"' in (run / "metrics.jsonl").read_text("utf-8")
     table = pl.read_parquet(out / "sweep.parquet")
     assert table.equals(result.table)
     assert table["name"].to_list()[:4] == ["exp4 rl", "exp4 sft", "exp4 sft_rl", "exp4 untrained"]

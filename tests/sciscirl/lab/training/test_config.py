@@ -297,6 +297,17 @@ def test_a_key_of_another_form_is_one_line(monkeypatch):
         check_server("a/b", url)
 
 
+@pytest.mark.parametrize(
+    ("asked", "first"), [("Qwen/Qwen3.5-9b", "Qwen/Qwen3.5-9B"), ("meta-llama/Llama-3.2-1B", "openai/gpt-oss-20b")]
+)
+def test_a_model_that_a_server_lacks_is_answered_by_names_like_it_then_by_the_cheapest(options, asked, first):
+    names = ["Qwen/Qwen3.8-27B", "Qwen/Qwen3.5-9B", "Qwen/Qwen3-8B", "openai/gpt-oss-20b"]
+    with serve_models([{"model_name": name} for name in names]) as url:
+        with pytest.raises(SciSciRLError, match=rf"does not offer '{asked}'.*it offers: model={first}, ") as refused:
+            check_server(asked, url)
+        assert all(f"model={name}" in str(refused.value) for name in names)
+
+
 def test_an_altered_slice_is_one_line_before_any_server_is_asked(options, tmp_path):
     folder = make_slice(tmp_path / "slice", 18, 3)
     path = folder / "test.parquet"
