@@ -349,7 +349,8 @@ def ladder(
         show(price, flush=True)
         if yes or not sys.stdin.isatty():
             return yes
-        return input("go on? [y/N] ").strip().lower() in ("y", "yes")
+        show("Pay this? Type yes to go on:", flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     with _progress_of_studies():
         if options.dry_run:

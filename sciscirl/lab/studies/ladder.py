@@ -124,7 +124,7 @@ async def run_ladder(options: LadderOptions, confirm: Callable[[str], bool]) -> 
                 check_server(model, options.base_url)
             _tell(2)
             if not confirm(price.text):
-                raise SciSciRLError("the price was not confirmed, so nothing was begun. Give the command again: --yes.")
+                raise SciSciRLError("the price was not confirmed, so nothing was begun. To confirm it, add --yes.")
         begin_sweep(ladder.out, _describe(ladder), free=_FREE)
         _tell(3)
         await _train(ladder)
