@@ -29,6 +29,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*:FutureWarning"),
 ]
 
+#: Without options of reinforcement learning.
+ONLY_SFT = {"way": ("sft",), "batch_size": None, "group_size": None, "max_steps": 250, "learning_rate": None}
+
 
 @pytest.fixture
 def options(toy_slice, primed_model, tmp_path, monkeypatch) -> LocalSweepOptions:
@@ -82,7 +85,7 @@ def test_each_way_is_trained_by_the_options_of_this_machine(options):
     assert [type(run.options) for run in (rl, sft, sft_rl)] == [LocalTrainOptions, PeftSftOptions, LocalTrainOptions]
     assert (sft.options.micro_batch_size, sft.options.quantize, sft.options.max_steps) == (3, "none", 1)
     assert sft_rl.options.load_checkpoint == str(sft.folder)
-    runs = plan_sweep(replace(options, way=("sft",), vary=("use_dora:yes,no",)))
+    runs = plan_sweep(replace(options, **ONLY_SFT, vary=("use_dora:yes,no",)))
     assert [run.name for run in runs] == ["exp4 use_dora=yes", "exp4 use_dora=no"]
     assert [run.options.use_dora for run in runs] == [True, False]
 
@@ -91,10 +94,10 @@ def test_each_way_is_trained_by_the_options_of_this_machine(options):
     ("given", "said"),
     [
         ({"base_url": "http://127.0.0.1:9"}, "base_url has no effect with backend=local"),
-        ({"way": ("sft",), "batch_size": None, "base_url": "http://127.0.0.1:9"}, "base_url has no effect with back"),
+        (ONLY_SFT | {"base_url": "http://127.0.0.1:9"}, "base_url has no effect with backend=local"),
         ({"num_substeps": 2}, r"num_substeps is 2, which backend=local cannot do"),
         ({"kl_penalty_coef": 0.1}, r"kl_penalty_coef is 0\.1, which backend=local cannot do"),
-        ({"preset": "adversarial"}, "preset adversarial challenges answers"),
+        ({"preset": "adversarial", "max_tokens": 64}, "preset adversarial challenges answers"),
         ({"micro_batch_size": 4}, "micro_batch_size is 4, needs a divisor of 6"),
         ({"micro_batch_size": 6}, "batch_size is 3, needs a multiple of micro_batch_size, 6"),
         ({"model": "/nowhere"}, "the tokenizer of '/nowhere' could not be loaded"),
@@ -113,6 +116,6 @@ def test_the_command_lists_runs_and_steps_and_knows_each_backends_options(option
     assert main(["sweep", "--backend", "local", "quantize=none", *words]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in shown[1:3]] == ["rl", "sft"]
-    assert [line.partition(" of ")[0] for line in shown[4:]] == ["steps: 250", "steps: 2"]
+    assert [line.partition(" of ")[0] for line in shown[4:]] == ["steps: 250", "steps: 4"]
     assert main(["sweep", "quantize=none", *words]) == 1
     assert "--backend tinker has no option --quantize" in capsys.readouterr().err
