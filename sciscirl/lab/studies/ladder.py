@@ -28,7 +28,7 @@ from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.results import PREDICTIONS_FILE
 from sciscirl.lab.final import FINALS, judge_finally
-from sciscirl.lab.report.comparison import read_named
+from sciscirl.lab.report.judged_files import read_named
 from sciscirl.lab.report.layout import ABSENT, show_estimate
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.studies.ladder_options import LadderOptions
@@ -289,16 +289,15 @@ def _write_results(ladder: _Ladder) -> LadderResult:
     steps: dict[str, dict[int, int]] = {}
     ceiling: Mapping[str, float] | None = None
     for name, seed, folder in [one for one in judged if _is_judged(one[2])] + looks:
-        tables, known = read_named([str(folder.absolute())])
-        ((table,), (facts,)) = tables.values(), known.values()
+        ((table, facts, _),) = read_named([str(folder.absolute())]).values()
         ways.setdefault(name, {})[seed or 0] = table
         asked.setdefault(name, list_asked(facts["settings"]))
         ceiling = facts["ceiling"]
         if selected := facts["settings"].get("selected"):
             steps.setdefault(name, {})[seed or 0] = selected["step"]
         facts["settings"] |= {"row": name} | ({} if seed is None else {"seed": seed})
-        file = re.sub(r"[^A-Za-z0-9_.+-]+", "-", name if seed is None else f"{name} seed{seed}")
-        save_result(ladder.out / "results" / f"{file}{RESULT_END}", table, facts)
+        place = re.sub(r"[^A-Za-z0-9_.+-]+", "-", name if seed is None else f"{name} seed{seed}")
+        save_result(ladder.out / "results" / f"{place}{RESULT_END}", table, facts)
     reference = next(name for name in (*_REFERENCES, *ways) if name in ways)
     comparison = compare_predictions(ways, CompareConfig(reference=reference), asked, ceiling)
     write_json(ladder.out / "comparison.json", comparison.to_json())
