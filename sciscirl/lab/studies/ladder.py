@@ -296,8 +296,8 @@ def _write_results(ladder: _Ladder) -> LadderResult:
         if selected := facts["settings"].get("selected"):
             steps.setdefault(name, {})[seed or 0] = selected["step"]
         facts["settings"] |= {"row": name} | ({} if seed is None else {"seed": seed})
-        file = re.sub(r"[^A-Za-z0-9_.+-]+", "-", name if seed is None else f"{name} seed{seed}")
-        save_result(ladder.out / "results" / f"{file}{RESULT_END}", table, facts)
+        place = re.sub(r"[^A-Za-z0-9_.+-]+", "-", name if seed is None else f"{name} seed{seed}")
+        save_result(ladder.out / "results" / f"{place}{RESULT_END}", table, facts)
     reference = next(name for name in (*_REFERENCES, *ways) if name in ways)
     comparison = compare_predictions(ways, CompareConfig(reference=reference), asked, ceiling)
     write_json(ladder.out / "comparison.json", comparison.to_json())
