@@ -292,7 +292,7 @@ def test_the_loss_on_the_label_is_learned_alone_and_logged_beside_the_loss(toy_s
 def test_a_batch_that_passes_cannot_share_evenly_is_refused(toy_slice, contrary_model, tmp_path):
     options = {**options_of(toy_slice, contrary_model, tmp_path), "micro_batch_size": 3}
     with pytest.raises(SciSciRLError, match="batch_size is 8, needs a multiple of micro_batch_size, 3"):
-        make_arguments(resolve_run(PeftSftOptions(**options)), 1)
+        peft_backend.check_run(resolve_run(PeftSftOptions(**options)))
 
 
 def test_a_missing_package_is_named(toy_slice, contrary_model, tmp_path, monkeypatch):
