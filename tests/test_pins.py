@@ -115,8 +115,8 @@ def test_the_lock_keeps_comments_and_order_and_replaces_hashes(tmp_path):
 
 def test_an_environment_without_pip_gets_it_and_one_with_pip_stays_as_it_is(tmp_path):
     venv.create(tmp_path / "venv")  # as uv makes it, or Debian without python3-venv
-    python = INSTALL["make_environment"](tmp_path / "venv")
+    python = INSTALL["make_environment"](tmp_path / "venv", INSTALL["Steps"](1))
     assert subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
     before = sorted((path, path.stat().st_mtime_ns) for path in python.parent.iterdir())
-    assert INSTALL["make_environment"](tmp_path / "venv") == python
+    assert INSTALL["make_environment"](tmp_path / "venv", INSTALL["Steps"](1)) == python
     assert sorted((path, path.stat().st_mtime_ns) for path in python.parent.iterdir()) == before
