@@ -231,7 +231,8 @@ def price_ladder(ladder: _Ladder) -> Price:
     def estimate(name: str) -> tuple[Usage, Usage]:
         if name not in estimates:
             run = next(run for run in ladder.runs if run.name == name)
-            alone = {"load_checkpoint": None} if run.begins_from else {}
+            alone: dict[str, Any] = {"dry_run": ladder.options.dry_run}
+            alone |= {"load_checkpoint": None} if run.begins_from else {}
             estimates[name] = estimate_usage(resolve_run(replace(run.options, **alone)), n_test)
         return estimates[name]
 
@@ -246,9 +247,10 @@ def price_ladder(ladder: _Ladder) -> Price:
     for name, how in _UNTRAINED.items():
         n_looks = int(not _is_judged(ladder.out / name))
         _, look = estimate(ladder.runs[0].name) if n_looks else (_NOTHING, _NOTHING)
-        if "answers" in how:  # a prompt is read with each answer
-            read = (look.prefill + look.sample) * math.prod(map(len, labels))
-            look = Usage(prefill=read, sample=0, train=0)
+        if "answers" in how:  # a prompt is read with each answer, and so are some of training
+            share = (1 + _ask(ladder, name).n_prior / n_test) / first.judging.eval_group_size
+            read = (look.prefill + look.sample) * math.prod(map(len, labels)) * share
+            look = Usage(prefill=math.ceil(read), sample=0, train=0)
         left[name] = (0, n_looks, look)
     rows = [["", "runs", "looks at test", "tokens read", "sampled", "trained on", "dollars"]]
     for name, (n_runs, n_looks, usage) in left.items():
