@@ -47,7 +47,8 @@ async def judge_finally(
             f"{', '.join(map(str, runs))}: no training run was judged by dev or held-out papers, so test has no "
             "checkpoint to judge that it did not choose. Leave --final out, or train with eval_split=dev."
         )
-    planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)[: len(parts)]]
+    planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)]
+    planned = [(config, stated) for config, stated in planned if config.out.name in parts]
     for config, stated in planned:
         if not (config.out / RUN_FILE).is_file():
             await evaluate_model(config, stated)

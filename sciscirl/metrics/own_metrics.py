@@ -58,7 +58,7 @@ class OwnMetric:
         """Return its value, NaN where it is undefined, and what is wrong with it."""
         token = _is_asking.set(True)
         try:
-            value: Any = self.call(rows)
+            value: Any = self.call([{**row} for row in rows])  # which it may change
         except Exception as error:
             line = traceback.extract_tb(error.__traceback__)[-1].lineno
             return math.nan, f"failed in line {line} ({type(error).__name__}: {error})"

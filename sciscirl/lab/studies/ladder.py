@@ -27,7 +27,9 @@ from sciscirl.lab.dry_run import estimate_usage
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model
 from sciscirl.lab.evaluation.results import PREDICTIONS_FILE
+from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.final import FINALS, judge_finally
+from sciscirl.lab.label_scoring import make_scoring
 from sciscirl.lab.report.judged_files import read_named
 from sciscirl.lab.report.layout import ABSENT, show_estimate
 from sciscirl.lab.report.report import ReportConfig, write_report
@@ -78,6 +80,7 @@ class _Ladder(NamedTuple):
     sweep: SweepOptions
     runs: Sequence[PlannedRun]
     out: Path
+    untrained: Sequence[str] = tuple(_UNTRAINED)  # the rows of the untrained model
 
     @property
     def release(self) -> Path:
@@ -86,7 +89,7 @@ class _Ladder(NamedTuple):
 
     def list_looks(self) -> Iterator[tuple[str, int | None, Path]]:
         """List what judges a model by test: its row, its seed, and the folder."""
-        yield from ((name, None, self.out / name) for name in _UNTRAINED)
+        yield from ((name, None, self.out / name) for name in self.untrained)
         names = dict.fromkeys(run.name for run in self.runs)
         yield from ((name, run.seed, run.folder / _FINAL) for name in names for run in self.runs if run.name == name)
 
@@ -131,7 +134,7 @@ async def run_ladder(options: LadderOptions, confirm: Callable[[str], bool]) -> 
         _tell(4)
         evaluate_baselines(replace(_ask(ladder, "zero_shot"), out=ladder.out / _BASELINES))
         _tell(5)
-        for name in _UNTRAINED:
+        for name in ladder.untrained:
             if not _is_judged(ladder.out / name, clear=True):
                 await evaluate_model(_ask(ladder, name))
         _tell(6)
@@ -170,7 +173,14 @@ def _settle(options: LadderOptions) -> _Ladder:
             "could. Build it with --context.",
             options.release,
         )
-    return _Ladder(options, sweep, runs, out)
+    ladder = _Ladder(options, sweep, runs, out)
+    subjects = {name: find_subject(_ask(ladder, name)) for name in _UNTRAINED}
+    try:
+        make_scoring(subjects["logprobs"].preset, None, tuple)
+    except SciSciRLError:
+        _log.warning("labels are not scored for preset %s, so the row logprobs is left out.", options.preset)
+        return ladder._replace(untrained=("zero_shot",))
+    return ladder
 
 
 def _describe(ladder: _Ladder) -> dict[str, Any]:
@@ -244,10 +254,10 @@ def price_ladder(ladder: _Ladder) -> Price:
         training, look = estimate(name) if n_runs + n_looks else (_NOTHING, _NOTHING)
         left[name] = (n_runs, n_looks, _repeat(training, n_runs) + _repeat(look, n_looks))
     labels = list_labels(first.rules.target).values()
-    for name, how in _UNTRAINED.items():
+    for name in ladder.untrained:
         n_looks = int(not _is_judged(ladder.out / name))
         _, look = estimate(ladder.runs[0].name) if n_looks else (_NOTHING, _NOTHING)
-        if "answers" in how:  # a prompt is read with each answer, and so are some of training
+        if "answers" in _UNTRAINED[name]:  # a prompt is read with each answer, and so are some of training
             share = (1 + _ask(ladder, name).n_prior / n_test) / first.judging.eval_group_size
             read = (look.prefill + look.sample) * math.prod(map(len, labels)) * share
             look = Usage(prefill=math.ceil(read), sample=0, train=0)
@@ -303,7 +313,7 @@ def _write_results(ladder: _Ladder) -> LadderResult:
     reference = next(name for name in (*_REFERENCES, *ways) if name in ways)
     comparison = compare_predictions(ways, CompareConfig(reference=reference), asked, ceiling)
     write_json(ladder.out / "comparison.json", comparison.to_json())
-    shown = (*(run.folder for run in ladder.runs), *(ladder.out / name for name in _UNTRAINED))
+    shown = (*(run.folder for run in ladder.runs), *(ladder.out / name for name in ladder.untrained))
     title = f"The ladder of {ladder.options.model}"
     page = write_report(ReportConfig(runs=shown, out=ladder.out / "ladder.html", release=ladder.release, title=title))
     n_looks = {f"{run.name}, seed {run.seed}": count_test_looks(run.folder) for run in ladder.runs}

@@ -87,7 +87,7 @@ def test_two_processes_train_as_one_does_and_go_on_to_the_same_weights(toy_slice
     }
     command = [sys.executable, "-c", LAUNCH, json.dumps(runs)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     spoken = re.findall(r"^step 1(?: of 2)?: (?:loss|reward)", done.stderr, re.MULTILINE)
     assert (done.stdout.count("run: "), len(spoken)) == (4, 4), done.stderr  # one process speaks in each run

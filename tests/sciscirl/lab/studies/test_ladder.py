@@ -149,6 +149,9 @@ def test_a_ladder_says_its_price_without_a_key_and_begins_nothing_that_is_not_co
         assert (n_more > 0, n_more % (7 * MAX_TOKENS)) == (True, 0)
     each = [float(line.split()[-1]) for line in printed.splitlines() if line.startswith(("exp4", "zero", "logp"))]
     assert float(printed.rpartition("cost: $")[2].split()[0]) == pytest.approx(sum(each), abs=0.03)
+    forecasts = replace(whole, preset="exp8", dry_run=True)  # which say all labels, so none is scored
+    plan = ladder.render_ladder_plan(forecasts)
+    assert ("zero_shot" in plan, "logprobs" in plan) == (True, False)
     monkeypatch.setattr(ladder, "check_server", lambda *_, **__: None)
     assert main(["ladder", *words]) == 1  # no terminal, and no --yes
     assert "the price was not confirmed, so nothing was begun" in capsys.readouterr().err
