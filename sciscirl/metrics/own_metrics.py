@@ -151,7 +151,7 @@ def resample_own(frame: pl.DataFrame, papers: npt.NDArray[np.int64], often: npt.
         rows = frame.to_dicts()
         places = np.arange(len(rows))
         values, problems = np.full(len(often), math.nan), list[str]()
-        for number, counts in enumerate(often if not math.isnan(metric.ask([*rows])[0]) else ()):
+        for number, counts in enumerate(often if not math.isnan(metric.ask(rows)[0]) else ()):
             values[number], problem = metric.ask([rows[place] for place in np.repeat(places, counts[papers])])
             problems += [problem] if problem else []
         if problems:

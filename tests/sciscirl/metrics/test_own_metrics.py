@@ -157,6 +157,14 @@ def test_its_interval_is_that_of_resamples_of_papers_with_all_their_answers():
     one, other = answers(0.5, n=40), answers(0.7, n=40, seed=3)
     table = pl.concat([one, other]).sort("openalex_id", maintain_order=True)  # two answers to each paper
     register_metric("share", share_right)
+
+    def mend(predictions):
+        share = share_right(predictions)
+        for row in predictions:
+            row["label"] = row["gold"]
+        return share
+
+    register_metric("mends", mend)
     intervals = bootstrap_intervals(table, n_resamples=200)
     papers = table["openalex_id"].unique(maintain_order=True).to_list()
     right = np.array([table.filter(openalex_id=paper).select(pl.col("gold").eq_missing(pl.col("label")).sum()).item()
@@ -164,6 +172,7 @@ def test_its_interval_is_that_of_resamples_of_papers_with_all_their_answers():
     stream = np.random.Philox(key=0)
     drawn = sorted(right[draw_below(stream, 40, 40)].sum() / 80 for _ in range(200))
     assert (intervals["share/low"], intervals["share/high"]) == (drawn[4], drawn[194])
+    assert (intervals["mends/low"], intervals["mends/high"]) == (drawn[4], drawn[194])  # its rows are its own
 
 
 def test_it_is_undefined_where_it_says_so_fails_or_leaves_its_range(caplog):
@@ -240,7 +249,7 @@ def test_a_metric_that_cannot_be_is_refused(wrong, said):
 
 def test_a_plugin_is_taken_by_every_command_with_a_preset_or_a_metric_of_ones_own():
     options = {name: {one.name for one in list_options(command)} for name, command in PROGRAM.commands.items()}
-    of_presets = {"train", "sft", "evaluate", "presets", "sweep", "sweep repro", "export-task"}
+    of_presets = {"train", "sft", "evaluate", "presets", "sweep", "sweep repro", "ladder", "export-task"}
     of_metrics = {"calibrate", "select", "compare", "report"}
     assert {name for name, of_command in options.items() if "plugin" in of_command} == of_presets | of_metrics
     assert {name for name, of_command in options.items() if "preset" in of_command} <= of_presets
