@@ -246,9 +246,10 @@ def price_ladder(ladder: _Ladder) -> Price:
     for name, how in _UNTRAINED.items():
         n_looks = int(not _is_judged(ladder.out / name))
         _, look = estimate(ladder.runs[0].name) if n_looks else (_NOTHING, _NOTHING)
-        if "answers" in how:  # a prompt is read with each answer
-            read = (look.prefill + look.sample) * math.prod(map(len, labels))
-            look = Usage(prefill=read, sample=0, train=0)
+        if "answers" in how:  # a prompt is read once with each answer, those of the prior too
+            read = (look.prefill + look.sample) // (n_test * first.judging.eval_group_size)
+            n_papers = n_test + _ask(ladder, name).n_prior
+            look = Usage(prefill=read * n_papers * math.prod(map(len, labels)), sample=0, train=0)
         left[name] = (0, n_looks, look)
     rows = [["", "runs", "looks at test", "tokens read", "sampled", "trained on", "dollars"]]
     for name, (n_runs, n_looks, usage) in left.items():

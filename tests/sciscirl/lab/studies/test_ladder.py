@@ -20,6 +20,7 @@ from sciscirl.lab.studies.ladder import run_ladder
 from sciscirl.lab.studies.ladder_options import LadderOptions
 from sciscirl.runs import server_checks
 from sciscirl.runs.folder import locked_folder
+from sciscirl.task.release import open_release
 from tests.sciscirl.lab.studies import test_sweep
 from tests.sciscirl.toy import Scripted
 
@@ -135,12 +136,15 @@ def test_a_ladder_says_its_price_without_a_key_and_begins_nothing_that_is_not_co
     assert "rung 7 of 7: compare, and write" in plan
     rows = {line[:11].strip(): line[11:].split()[:2] for line in plan.splitlines() if line[:11].strip() in WAYS}
     assert rows == {name: ["2", "2"] for name in WAYS}
+    lines = [line.replace(",", "").split() for line in plan.splitlines() if line.startswith(("zero_shot", "logprobs"))]
+    each = sum(map(int, lines[0][3:5])) // (n_test := open_release(release).test.height)
+    assert int(lines[1][3]) == each * (n_test + 64) * 3  # each label, and training papers for the prior
     assert "cost: no list price known" in plan
     priced = [word for word in words if not word.startswith("model=")] + ["model=Qwen/Qwen3-8B", "seeds=0"]
     assert main(["ladder", *[word for word in priced if word != "seeds=0,1"], "dry_run=yes"]) == 0
     printed = capsys.readouterr().out
-    each = [float(line.split()[-1]) for line in printed.splitlines() if line.startswith(("exp4", "zero", "logp"))]
-    assert float(printed.rpartition("cost: $")[2].split()[0]) == pytest.approx(sum(each), abs=0.03)
+    dollars = [float(line.split()[-1]) for line in printed.splitlines() if line.startswith(("exp4", "zero", "logp"))]
+    assert float(printed.rpartition("cost: $")[2].split()[0]) == pytest.approx(sum(dollars), abs=0.03)
     monkeypatch.setattr(ladder, "check_server", lambda *_, **__: None)
     assert main(["ladder", *words]) == 1  # no terminal, and no --yes
     assert "the price was not confirmed, so nothing was begun" in capsys.readouterr().err
