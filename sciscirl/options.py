@@ -119,8 +119,7 @@ def partial_of_preset(**defaults: Any) -> Callable[[_Class], _Class]:  # noqa: A
         @wraps(init)
         def check_names(self: object, **options: Any) -> None:  # noqa: ANN401
             for name in GONE.keys() & options.keys() - {one.name for one in fields(made)}:
-                near = name_anew(name, options[name])
-                raise SciSciRLError(f"{made.__name__} has no option {name!r}. Did you mean {near}?")
+                raise SciSciRLError(f"{made.__name__} has no option {name!r}. {GONE[name]}")
             init(self, **options)
 
         setattr(made, "__init__", check_names)  # noqa: B010 (of any signature)
@@ -131,28 +130,16 @@ def partial_of_preset(**defaults: Any) -> Callable[[_Class], _Class]:  # noqa: A
     return make
 
 
-#: What is typed in the place of options of before 2026-12; ``{}`` is their value.
+#: What to give in the place of options of before 2026-12.
 GONE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "resume": "behavior_if_log_dir_exists=resume",
-        "keep_days": "ttl_seconds={}",
-        "num_minibatches": "stream_minibatch_config.num_minibatches={}",
-        "kl_reference": "kl_reference_config.load_checkpoint_path={}",
-        "kl_discount": "kl_discount_factor={}",
+        "resume": 'To go on with a run, give behavior_if_log_dir_exists="resume"; a sweep goes on by itself.',
+        "keep_days": "Give ttl_seconds=...: 86400 for each day.",
+        "num_minibatches": 'Give stream_minibatch_config="num_minibatches:4".',
+        "kl_reference": 'Give kl_reference_config="load_checkpoint_path:tinker://...", or nothing for the base model.',
+        "kl_discount": "Did you mean kl_discount_factor=...?",
     }
 )
-
-
-def name_anew(name: str, value: object = "") -> str:
-    """Say what is typed in the place of an option that is gone.
-
-    Example:
-        >>> name_anew("keep_days", "7"), name_anew("resume", True), name_anew("num_minibatches")
-        ('ttl_seconds=604800', 'behavior_if_log_dir_exists=resume', 'stream_minibatch_config.num_minibatches=...')
-    """
-    if name == "keep_days" and str(value).isdecimal():
-        value = int(str(value)) * 86_400
-    return GONE[name].format(value or "...")
 
 
 class Recorded:

@@ -204,15 +204,14 @@ def _use_own_name(word: str) -> str:
 
 def _refuse_gone(command: str, words: Sequence[str]) -> None:
     """Refuse options of before by those of today."""
-    from sciscirl.options import GONE, name_anew
+    from sciscirl.options import GONE
 
-    for word, following in zip(words, [*words[1:], "--"], strict=False):
-        flag, equals, value = word.partition("=")
+    for word in words:
+        flag, equals, _ = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         if name in GONE and (equals or flag.startswith("--")):
-            near = name_anew(name, value if equals or following.startswith("--") else following)
             parser = make_parser(PROGRAM.commands[command], f"sciscirl {command}")
-            parser.error(f"there is no option {name}. Did you mean {near}?")
+            parser.error(f"there is no option {name}. {GONE[name]}")
 
 
 def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -301,7 +300,7 @@ class _Program(Program):
         from sciscirl.options import refuse_without_effect  # loads what the other commands need not
 
         words = [_use_own_name(word) for word in words] if name in ("train", "sft", "sweep", "evaluate") else words
-        if name in ("train", "sft", "sweep"):
+        if name in ("train", "sft", "sweep", "ladder"):
             _refuse_gone(name, words)
         names = [re.split(r"[=.]", word.removeprefix("--"))[0] for word in words]
         refuse_without_effect(name, {one.replace("-", "_"): one for one in names})

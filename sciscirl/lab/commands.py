@@ -99,7 +99,7 @@ def compare(
         start: that of the model before training, wherever it was, or one for each of --trained: PATH,PATH.
         trained: that after training, or those of several seeds: PATH,PATH. Says first whether training helped.
         release: the folder of their release, to check papers and labels by it, and to compare with baselines.
-        out: also write ``comparison.json``, pictures and a result file of each into this folder.
+        out: also write ``comparison.json``, pictures and a result file of each evaluation into this folder.
 
     Example:
         sciscirl compare start=evaluations/base trained=evaluations/rl evaluations/synthetic/majority

@@ -13,7 +13,7 @@ from sciscidata.storage.parquet import write_parquet
 from sciscidata.storage.sums import check_ours, read_json, sealed_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.logs import write_json
-from sciscirl.runs.record import RUN_FILE, say_changed
+from sciscirl.runs.record import RUN_FILE, name_anew, say_changed
 
 SWEEP_FILE: Final = "sweep.json"
 _TABLES: Final = ("parquet", "csv")
@@ -31,10 +31,7 @@ def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str]
 def check_sweep(folder: Path, settings: Mapping[str, Any], *, free: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings of the sweep in a folder; SciSciRLError if they are those of another one."""
     older = read_sweep(folder)
-    for name, value in {
-        **dict.fromkeys(("kl_reference", "kl_discount", "num_minibatches")),
-        **settings,
-    }.items():  # of before 2026-12
+    for name, value in settings.items():
         if name not in free and older.get(name) != value:
             raise SciSciRLError(
                 f"{folder} was begun {say_changed(name, older.get(name), value)}. Go on with what it was begun "
@@ -44,8 +41,13 @@ def check_sweep(folder: Path, settings: Mapping[str, Any], *, free: Collection[s
 
 
 def read_sweep(folder: Path) -> dict[str, Any]:
-    """Read the settings of a sweep (SciSciRLError: the folder holds none)."""
-    return {"backend": "tinker"} | _read(folder)["settings"]  # earlier ones state none
+    """Read the settings of a sweep by their names of today (SciSciRLError: the folder holds none)."""
+    settings = {"backend": "tinker", "evaluators": []} | _read(folder)["settings"]  # earlier ones state neither
+    name_anew(settings)
+    for name in ("kl_reference_config", "stream_minibatch_config"):
+        if isinstance(settings.get(name), dict):
+            settings[name] = [f"{key}:{value}" for key, value in settings[name].items()]
+    return settings
 
 
 def _read(folder: Path) -> dict[str, Any]:

@@ -91,9 +91,10 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
 def _check_values(predictions: pl.DataFrame, end: str, vocabulary: tuple[str, ...]) -> None:
     gold, said, sure = pl.col(f"gold{end}"), pl.col(f"label{end}"), pl.col("confidence")
     rewards = [name for name in predictions.columns if name.startswith("reward")]
+    known = ", ".join(vocabulary)
     problems = predictions.select(
-        (~gold.is_in(vocabulary)).fill_null(value=True).sum().alias("have an unknown gold label"),
-        (~said.is_in(vocabulary)).sum().alias("have an unknown label"),
+        (~gold.is_in(vocabulary)).fill_null(value=True).sum().alias(f"have an unknown gold label, needs {known}"),
+        (~said.is_in(vocabulary)).sum().alias(f"have an unknown label, needs {known}"),
         (~sure.is_between(0, 1)).sum().alias("have a confidence outside 0 to 1"),
         pl.any_horizontal(pl.col("is_json", "is_valid").is_null()).sum().alias("do not say whether they are valid"),
         pl.any_horizontal(said.is_null() == pl.col("is_valid"), sure.is_null() == pl.col("is_valid"))
@@ -154,6 +155,8 @@ def read_predictions(path: Path) -> pl.DataFrame:
     check_sealed(path)
     try:
         return check_predictions(read_parquet(path))
+    except PredictionsError as error:
+        raise PredictionsError(f"{path} cannot be judged: {error}") from error
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
         raise PredictionsError(
             f"{path} is no Parquet file that can be read ({type(error).__name__}). Give a predictions file of a run, "

@@ -21,7 +21,7 @@ _LOCK, _FACTS = ".lock", "run.json"
 _OF_TRAINING: Final = (
     _LOCK, _FACTS, "config.json", METRICS_FILE, CHECKPOINTS_FILE, LOOKS_FILE, "iteration_*", "predictions",
     "checkpoints", ADAPTER, "code.diff", "logs.log", "timing_spans.jsonl", "trace_events.jsonl",
-    SUMS,
+    SUMS, "wandb", ".*.tmp-" + "[0-9a-f]" * 16,  # the last is of a write that was killed
 )  # fmt: skip
 
 

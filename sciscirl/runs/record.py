@@ -222,11 +222,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"{path} is damaged: it does not say what was run. Put back the file as it was, or choose another folder; "
             f"the weights of a run are those that {CHECKPOINTS_FILE} names."
         )
-    _name_anew(sections["settings"])
+    name_anew(sections["settings"])
     return sections
 
 
-def _name_anew(settings: dict[str, Any]) -> None:
+def name_anew(settings: dict[str, Any]) -> None:
     """Give settings of runs before 2026-12 their names of today."""
     reference, n_parts = settings.pop("kl_reference", None), settings.pop("num_minibatches", None)
     if (discount := settings.pop("kl_discount", None)) is not None:

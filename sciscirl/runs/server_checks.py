@@ -23,8 +23,8 @@ from sciscirl.runs.prices import PRICES, say_retired
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 _LOCAL_HINT = (
-    "or start a server of your own: sciscirl serve --tiny. No server is needed by train --backend local, sft --backend "
-    "peft and evaluate --local-model; a sweep needs one"
+    "or start a server of your own: sciscirl serve --tiny. No server is needed by train and sweep --backend local, "
+    "sft --backend peft and evaluate --local-model"
 )
 _FULL: Final = "Maximum number of LoRA adapters"
 #: Words in an answer of SkyRL, and what they mean for the user.

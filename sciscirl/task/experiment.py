@@ -41,7 +41,7 @@ SamplingTemperature = Annotated[float, Meta(gt=0, le=2)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
 LearningRate = Annotated[float, Meta(gt=0, le=1, description="a number above 0, up to 1, or auto")]
 #: Names with a value each, as a command line has them, ("disruptive:3", "neutral:1"), or in Python as a dict.
-Pairs = tuple[str, ...] | Mapping[str, Any]
+Pairs = Annotated[tuple[str, ...] | Mapping[str, Any], Meta(description="a dict, or a list of NAME:VALUE")]
 
 
 # Options inherit several parts: no part has slots, which Python allows to one base of a class.

@@ -433,9 +433,10 @@ def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """Sort tables of predictions by paper, after checking that they are of the same papers (PredictionsError)."""
     aligned: dict[str, pl.DataFrame] = {}
     for name, table in tables.items():
-        if "openalex_id" not in table.columns:
+        if "openalex_id" not in table.columns or table["openalex_id"].has_nulls():
             raise PredictionsError(
-                f"{name} does not say which papers it is of: no column openalex_id. Use what an evaluation wrote."
+                f"{name} does not say which papers it is of: it needs a column openalex_id without nulls. Use what an "
+                "evaluation wrote."
             )
         if (most := count_answers(table)) * table["openalex_id"].n_unique() != len(table):
             raise PredictionsError(

@@ -101,8 +101,8 @@ def view_answer(groups: Sequence[Group]) -> Section:
         if group.judged and group.judged not in texts:
             texts.append(group.judged)
         split = first_of(group.ways[0]).split if ways else "test"
-        on = f"{compared.n_papers:,} papers of {split}, task {compared.target}"
-        lines += [(split != "test", -one.score.value, one.line) for one in verdicts.values()]
+        on = f"{compared.n_papers:,} papers{f' of {split}' if split else ''}, task {compared.target}"
+        lines += [(split not in {"test", ""}, -one.score.value, one.line) for one in verdicts.values()]
         if ways:
             tables.append(Table(f"Models, {on}", _HEAD, [_show_way(way, compared, verdicts) for way in group.ways]))
         if baselines:

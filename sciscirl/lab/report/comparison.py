@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from sciscirl.runs.folder import refuse_release
 from sciscirl.runs.logs import write_json
 from sciscirl.task.release import open_release
 
+logger = logging.getLogger(__name__)
 _COMPARISON: Final = "comparison.json"
 
 
@@ -115,8 +117,10 @@ def compare_files(
 
         write_json(path_inside(out, _COMPARISON, stated_by="a comparison"), comparison.to_json())
         for name, path in results.items():
-            if name in known:  # else it is not known of which release it is
+            if name in known:
                 save_result(path, tables[name], known[name])
+            else:
+                logger.warning("%s has no result file: nothing says of which release it is", name)
         marked = mark_later(comparison.scores, comparison.saw)
         note = "\nsaw later: knew what came after publication" if [*marked] != [*marked.values()] else ""
         for metric, name in names.items():

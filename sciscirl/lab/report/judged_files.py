@@ -32,6 +32,8 @@ class JudgedFile(NamedTuple):
 
 def find_predictions(path: Path) -> Path:
     """Find the predictions of a path: a file or result file, an evaluation, or the last ones of a training run."""
+    if not path.exists():
+        raise PredictionsError(f"there is no {path}. Check the path.")
     if path.is_file():
         return path
     own = path / PREDICTIONS_FILE
@@ -62,7 +64,7 @@ def read_named(words: Sequence[str], n_whole: int = 0) -> dict[str, JudgedFile]:
     ]
     names = [name or other for (name, _), other in zip(places, name_folders(folders), strict=True)]
     if len(set(names)) < len(names):
-        raise PredictionsError(f"two of {', '.join(names)} have the same name. Give names: NAME=PATH.")
+        raise PredictionsError(f"two of {', '.join(names)} have the same name. Give each once, or names: NAME=PATH.")
     return {name: _read(file) for name, file in zip(names, files, strict=True)}
 
 

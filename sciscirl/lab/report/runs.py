@@ -95,7 +95,9 @@ class RecordedRun:
 
     @property
     def split(self) -> str:
-        """By which papers it was judged; older runs do not say it: test."""
+        """By which papers it was judged; older runs do not say it: test. A predictions file alone says nothing: ""."""
+        if not self.settings:
+            return ""
         stated = str(self.settings.get("eval_split" if self.kind in {"rl", "sft"} else "split"))
         return stated if stated in get_args(PartName) else "test"
 

@@ -187,13 +187,16 @@ def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULT
         said.append(f"trained minus start {_say_gain(before, before.name)}")
     if above:
         said.append(_say_gain(above, f"the best baseline, {above.name}"))
-    of = f" of {run.split}" if run.settings else ""
+    of = f" of {run.split}" if run.split else ""
     line = f"{'; '.join(said)}; the same {compared.n_papers:,} papers{of}, task {compared.target}."
     changes: dict[str, str] = {}
     if before and start:
         line += _say_form(compared, before, _gain_by_form(mine, start.tables))
         seen = _find_detectable(compared, before)
-        line += f" A gain in {BEST} below {show(seen)} could not be seen here with {POWER:.0%} power." if seen else ""
+        if seen:
+            few = f"With so few seeds, no gain in {BEST} could"
+            told = few if seen > 1 else f"A gain in {BEST} below {show(seen)} could not"
+            line += f" {told} be seen here with {POWER:.0%} power."
         changes = _list_changes(compared, before, mine, start.tables)
         sides = {before.name: [start.run, *start.others], way.name: [*way.runs.values()]}
         changes["looks at test"] = "; ".join(f"{name} {_say_looks(runs)}" for name, runs in sides.items())
@@ -240,7 +243,7 @@ def _list_changes(compared: Comparison, before: Against, after: Seeds, first: Se
     changes["shares said"] = ", ".join(f"{name} {shares[0][name]:.2f} to {shares[1][name]:.2f}" for name in shares[0])
     changes["label_match, prior-corrected"] = _say_corrected(compared.config, after, first)
     seen = {metric: _find_detectable(compared, before, metric) for metric in COMPARED}
-    told = [f"{metric} {show(value)}" for metric, value in seen.items() if value]
+    told = [f"{metric} {show(value) if value <= 1 else 'none'}" for metric, value in seen.items() if value]
     changes[f"least gain that {POWER:.0%} of such tests see"] = ", ".join(told) or "unknown"
     return changes
 
@@ -311,7 +314,7 @@ def say_looks(run: RecordedRun) -> str:
 def _identify(facts: Mapping[str, Any]) -> list[object]:
     """Say which weights were judged by which papers."""
     settings, release = facts.get("settings") or {}, facts.get("release") or {}
-    named = ("model", "checkpoint", "local_model", "chat_url", "weights", "split")
+    named = ("baseline", "model", "checkpoint", "local_model", "chat_url", "weights", "split")
     return [release.get("manifest_sha256"), *(settings.get(name) for name in named)]
 
 
@@ -389,10 +392,9 @@ def _say_form(compared: Comparison, before: Against, by_form: float) -> str:
     if was == left and not round(by_form, 3):
         return ""
     of_labels = round(before.gain.value - by_form, 3) + 0.0  # no "-0.000"
-    what = "gain over" if before.gain.value >= 0 else "loss against"
     return (
-        f" Of the {what} its start, {by_form:+.3f} is {'fewer' if left <= was else 'more'} invalid answers "
-        f"({was:.0%}, then {left:.0%}), and {of_labels:+.3f} other labels."
+        f" Trained minus start is the sum of {by_form:+.3f} from invalid answers ({was:.0%}, then {left:.0%}) and "
+        f"{of_labels:+.3f} from other labels."
     )
 
 
@@ -407,7 +409,7 @@ def _is_drawn_once(run: RecordedRun, tables: Seeds) -> bool:
     if run.role is not None and not _says_draws(run):
         return False
     asked = list_asked(run.settings)
-    is_settled = asked.get("answers") == "logprobs" or asked.get("temperature") == 0
+    is_settled = "baseline" in asked or asked.get("answers") == "logprobs" or asked.get("temperature") == 0
     return not is_settled and any(count_answers(table) == 1 for table in tables.values())
 
 

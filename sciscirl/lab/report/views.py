@@ -42,7 +42,7 @@ def view_runs(runs: Sequence[RecordedRun]) -> Section:
     """Show the state of every run, and the settings that differ."""
     rows = [
         [
-            run.name, run.state, _say_step(run), run.split if run.last else ABSENT,
+            run.name, run.state, _say_step(run), (run.split if run.last else "") or ABSENT,
             f"{run.last.metrics['n']:,.0f}" if run.last else ABSENT,
             ABSENT if run.n_test_looks is None else f"{run.n_test_looks:,}", say_signs(run),
             "; ".join(run.alarms), "; ".join(run.problems),

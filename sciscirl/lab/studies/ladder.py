@@ -257,10 +257,10 @@ def price_ladder(ladder: _Ladder) -> Price:
     for name in ladder.untrained:
         n_looks = int(not _is_judged(ladder.out / name))
         _, look = estimate(ladder.runs[0].name) if n_looks else (_NOTHING, _NOTHING)
-        if "answers" in _UNTRAINED[name]:  # a prompt is read with each answer, and so are some of training
-            share = (1 + _ask(ladder, name).n_prior / n_test) / first.judging.eval_group_size
-            read = (look.prefill + look.sample) * math.prod(map(len, labels)) * share
-            look = Usage(prefill=math.ceil(read), sample=0, train=0)
+        if "answers" in _UNTRAINED[name]:  # a prompt is read once with each answer, those of the prior too
+            read = (look.prefill + look.sample) // (n_test * first.judging.eval_group_size)
+            n_papers = n_test + _ask(ladder, name).n_prior
+            look = Usage(prefill=read * n_papers * math.prod(map(len, labels)), sample=0, train=0)
         left[name] = (0, n_looks, look)
     rows = [["", "runs", "looks at test", "tokens read", "sampled", "trained on", "dollars"]]
     for name, (n_runs, n_looks, usage) in left.items():

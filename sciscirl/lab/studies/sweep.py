@@ -51,7 +51,6 @@ from sciscirl.options import (
     TinkerSftOptions,
     TrainOptions,
     list_given,
-    name_anew,
     resolve_preset,
     resolve_run,
 )
@@ -168,7 +167,7 @@ def read_vary(vary: Sequence[str], kind: type[SweepOptions] = SweepOptions) -> d
             why = "which is no option"
             if name in _NOT_VARIED:
                 why = "which has an option of its own" if name in _AXES else "which is the same for all runs"
-            near = f" Did you mean {name_anew(name)}?" if name in GONE else suggest(name, hints)
+            near = f" {GONE[name]}" if name in GONE else suggest(name, hints)
             raise SciSciRLError(
                 f"SweepOptions.vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8.{near}"
             )
@@ -242,7 +241,7 @@ def _plan_run(options: SweepOptions, name: str, way: Way, seed: int, out: Path) 
     if way == "sft":
         values |= {own: getattr(options, stated) for own, stated in _OF_SFT.items()}
     elif options.rollouts_per_step is not None:
-        size = resolve_preset(TrainOptions(**values)).sampling.group_size
+        size = resolve_preset(kind(**values)).sampling.group_size
         stated = list_given(options).get("batch_size")
         if options.rollouts_per_step % size or stated is not None:
             raise SciSciRLError(
@@ -333,9 +332,16 @@ def _settle(options: SweepOptions) -> tuple[SweepOptions, list[PlannedRun]]:
 
 def _refuse_local(options: LocalSweepOptions, runs: Sequence[PlannedRun]) -> None:
     """Refuse what this machine cannot train, as each run by itself would (SciSciRLError)."""
+    import torch
+
     from sciscirl.lab import grpo
+    from sciscirl.lab.models.processes import count_processes
     from sciscirl.lab.sft import peft_backend
 
+    if torch.cuda.device_count() > 1 or count_processes() > 1:
+        raise SciSciRLError(
+            "a sweep trains on one GPU. Choose it, without accelerate launch: CUDA_VISIBLE_DEVICES=0 sciscirl sweep ..."
+        )
     grpo.refuse_server_options(options)
     for run in {run.name: run for run in runs}.values():
         if isinstance(run.options, PeftSftOptions):

@@ -254,5 +254,7 @@ def test_what_a_server_refuses_is_one_line(tour, tinker_server):
         for said, these in (("is in use by another run", words), (offer, [*retired, "log_path=another"])):
             done = tinker_server.run(script, *these, check=False, cwd=tour.home)
             assert done.returncode == 1
-            assert re.fullmatch(rf"error: .*{said}.*\n", done.stderr), done.stderr
+            *steps, error = done.stderr.splitlines()
+            assert re.fullmatch(rf"error: .*{said}.*", error), done.stderr
+            assert all(re.match(r"step [123]/4: ", step) for step in steps), done.stderr
     assert not (tour.home / "another").exists()

@@ -229,6 +229,33 @@ def test_sides_that_were_asked_otherwise_or_by_chance_are_marked(home, say):
     assert "Start and trained were asked otherwise: temperature." in headline
 
 
+def test_baselines_are_not_drawn_by_chance_and_are_told_apart(home, say):
+    for name, skill in (("majority", 0.0), ("words", 0.9)):
+        make_evaluation(home / "ev" / name, answer(4, skill), {"baseline": name, "saw": ["title"]})
+    headline, changes = say(f"start={home / 'ev/majority'}", f"trained={home / 'ev/words'}")
+    assert headline.startswith("Training helped words.")
+    assert changes["looks at test"] == "majority at least 1; words at least 1"
+
+
+def test_too_few_seeds_see_no_gain(home, say):
+    seeds = [make_evaluation(home / f"it/seed_{seed}", answer(seed, skill), ASKED) for seed, skill in ((1, 0), (2, 1))]
+    headline, changes = say(f"start={home / 'base'}", f"trained={','.join(map(str, seeds))}")
+    assert " With so few seeds, no gain in macro_f1 could be seen here with 80% power." in headline
+    assert "macro_f1 none" in changes["least gain that 80% of such tests see"]
+
+
+def test_of_predictions_files_neither_split_nor_release_is_known(tmp_path, caplog):
+    for name, skill in (("base", 0.2), ("rl", 0.7)):
+        write_predictions(answer(1, skill), tmp_path / f"{name}.parquet")
+    words = [f"start={tmp_path / 'base.parquet'}", f"trained={tmp_path / 'rl.parquet'}", "--out"]
+    PROGRAM.act(["report", *words, str(tmp_path / "r.html")])
+    page = Page((tmp_path / "r.html").read_text("utf-8"))
+    assert "Models, 90 papers, task disruption" in page.text
+    assert "papers of test" not in page.text
+    PROGRAM.act(["compare", *words, str(tmp_path / "out")])
+    assert "base has no result file: nothing says of which release it is" in caplog.text
+
+
 def test_a_report_says_the_same(home, say):
     headline, changes = say(f"start={home / 'base'}", f"trained={home / 'rl'}")
     words = [f"start={home / 'base'}", f"trained={home / 'rl'}", "--out", str(home / "r.html")]
@@ -244,6 +271,8 @@ def test_what_is_wrong_with_a_pair_is_one_clear_error(home, tmp_path):
     other = answer(1, 0.2).with_columns(gold=pl.lit("neutral"))
     make_evaluation(tmp_path / "relabelled", other, ASKED)
     make_evaluation(tmp_path / "elsewhere", answer(1, 0.2), ASKED, manifest_sha256="1b" * 32)
+    write_predictions(answer(1, 0.2, openalex_id=pl.lit(None, pl.String)), tmp_path / "null.parquet")
+    write_predictions(answer(1, 1.0).with_columns(pl.col("label").str.to_uppercase()), tmp_path / "loud.parquet")
     for words, match in (
         ([f"start={base}"], "--trained is missing: the evaluation after training. Give both"),
         ([f"trained={rl}", str(base)], "--start is missing: the evaluation before training"),
@@ -252,7 +281,9 @@ def test_what_is_wrong_with_a_pair_is_one_clear_error(home, tmp_path):
         ([f"start={base}", f"trained={tmp_path / 'less'}"], "less and base are not of the same papers: 0 .* 30 only"),
         ([f"start={base}", f"trained={tmp_path / 'relabelled'}"], "differ in the gold label of 60 papers"),
         ([f"start={base}", f"trained={tmp_path / 'elsewhere'}"], "elsewhere is of release 1b.*, base of 5a"),
-        ([f"start={base}", f"trained={tmp_path / 'none'}"], "none holds no predictions"),
+        ([f"start={base}", f"trained={tmp_path / 'null.parquet'}"], "null does not say .* openalex_id without nulls"),
+        ([f"start={base}", f"trained={tmp_path / 'loud.parquet'}"], "loud.parquet cannot .* label, needs disruptive, "),
+        ([f"start={base}", f"trained={tmp_path / 'none'}"], "there is no .*none"),
     ):
         for command in (["compare"], ["report", "--out", str(tmp_path / "r.html")]):
             with pytest.raises(PredictionsError, match=match):

@@ -94,7 +94,7 @@ def test_the_first_line_says_whether_training_helped_by_how_much_and_against_wha
     assert f"+{last['macro_f1'] - before['macro_f1']:.3f} [+0." in first
     assert f"against itself before training ({before['macro_f1']:.3f})" in first
     assert "against the best baseline, majority (0.167)" in first
-    assert "the same 60 papers of test, task disruption. Of the gain over its start, " in first
+    assert "the same 60 papers of test, task disruption. Trained minus start is the sum of " in first
     assert "One seed: this is about these weights, not about the way to train." in first
     assert first.endswith("Prompts showed what came after publication: cited_by_count.")
     assert joint.startswith("Training helped joint.")

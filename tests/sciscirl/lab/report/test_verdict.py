@@ -144,14 +144,14 @@ def test_a_gain_is_split_into_fewer_invalid_answers_and_other_labels():
     )
     was, left = (f"{measure_predictions(table)['invalid']:.0%}" for table in (before, after))
     line = judge([(before, after)]).line
-    assert f"Of the gain over its start, {whole - of_labels:+.3f} is fewer invalid answers ({was}, then {left})" in line
-    assert f"and {of_labels:+.3f} other labels." in line
+    assert f"is the sum of {whole - of_labels:+.3f} from invalid answers ({was}, then {left})" in line
+    assert f" and {of_labels:+.3f} from other labels." in line
     several = judge([(pl.concat([before] * 2), pl.concat([after] * 3))]).line
-    assert several.partition("Of the gain")[2] == line.partition("Of the gain")[2]
+    assert several.partition("is the sum of")[2] == line.partition("is the sum of")[2]
     only_valid = judge([(answer(draws), answer(draws, skill=0.9))]).line
-    assert "Of the gain" not in only_valid
+    assert "is the sum of" not in only_valid
     lost = answer(draws, (0, 0, 0, 1))
-    assert "Of the gain" not in judge([(lost, lost)]).line  # nothing was gained, and as many are invalid
+    assert "is the sum of" not in judge([(lost, lost)]).line  # nothing was gained, and as many are invalid
     line = judge([(answer(draws, skill=0.9), lost)]).line
-    assert "Of the loss against its start, -0." in line
-    assert "is more invalid answers (0%, then 100%), and +0.000 other labels." in line
+    assert "Trained minus start is the sum of -0." in line
+    assert " from invalid answers (0%, then 100%) and +0.000 from other labels." in line

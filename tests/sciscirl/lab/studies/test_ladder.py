@@ -21,6 +21,7 @@ from sciscirl.lab.studies.ladder import run_ladder
 from sciscirl.lab.studies.ladder_options import LadderOptions
 from sciscirl.runs import server_checks
 from sciscirl.runs.folder import locked_folder
+from sciscirl.task.release import open_release
 from tests.sciscirl.lab.studies import test_sweep
 from tests.sciscirl.toy import Scripted
 
@@ -139,6 +140,9 @@ def test_a_ladder_says_its_price_without_a_key_and_begins_nothing_that_is_not_co
         return {line[:11].strip(): line[11:].split() for line in plan.splitlines() if line[:11].strip() in WAYS}
 
     assert {name: row[:2] for name, row in read_rows(plan).items()} == {name: ["2", "2"] for name in WAYS}
+    lines = [line.replace(",", "").split() for line in plan.splitlines() if line.startswith(("zero_shot", "logprobs"))]
+    each = sum(map(int, lines[0][3:5])) // (n_test := open_release(release).test.height)
+    assert int(lines[1][3]) == each * (n_test + 64) * 3  # each label, and training papers for the prior
     assert "cost: no list price known" in plan
     priced = [word for word in words if not word.startswith("model=")] + ["model=Qwen/Qwen3-8B", "seeds=0"]
     priced += ["evaluators=gsm8k:7"]  # which a dry run does not load
@@ -147,8 +151,8 @@ def test_a_ladder_says_its_price_without_a_key_and_begins_nothing_that_is_not_co
     for name, row in read_rows(printed).items():  # each evaluation has answers to the benchmark, too
         n_more = int(row[3].replace(",", "")) - int(read_rows(plan)[name][3].replace(",", "")) // 2
         assert (n_more > 0, n_more % (7 * MAX_TOKENS)) == (True, 0)
-    each = [float(line.split()[-1]) for line in printed.splitlines() if line.startswith(("exp4", "zero", "logp"))]
-    assert float(printed.rpartition("cost: $")[2].split()[0]) == pytest.approx(sum(each), abs=0.03)
+    dollars = [float(line.split()[-1]) for line in printed.splitlines() if line.startswith(("exp4", "zero", "logp"))]
+    assert float(printed.rpartition("cost: $")[2].split()[0]) == pytest.approx(sum(dollars), abs=0.03)
     forecasts = replace(whole, preset="exp8", dry_run=True)  # which say all labels, so none is scored
     plan = ladder.render_ladder_plan(forecasts)
     assert ("zero_shot" in plan, "logprobs" in plan) == (True, False)

@@ -88,6 +88,13 @@ def test_each_way_is_trained_by_the_options_of_this_machine(options):
     runs = plan_sweep(replace(options, **ONLY_SFT, vary=("use_dora:yes,no",)))
     assert [run.name for run in runs] == ["exp4 use_dora=yes", "exp4 use_dora=no"]
     assert [run.options.use_dora for run in runs] == [True, False]
+    assert plan_sweep(replace(options, batch_size=None, rollouts_per_step=8))[0].options.batch_size == 4
+
+
+def test_a_sweep_wants_one_gpu_and_no_other_process(options, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SciSciRLError, match=r"a sweep trains on one GPU\..*CUDA_VISIBLE_DEVICES=0 sciscirl sweep"):
+        sweep.render_plan(options)
 
 
 @pytest.mark.parametrize(
