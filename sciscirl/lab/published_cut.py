@@ -90,6 +90,8 @@ class Records(NamedTuple):
 class _Record(msgspec.Struct):
     openalex_id: str
     disruption_label: str
+    publication_year: object
+    cd_index: object
 
 
 def write_published_cut(records: Path, out: Path, *, overwrite: bool = False) -> tuple[Release, str]:
@@ -151,8 +153,9 @@ def read_records(path: Path) -> Records:
                         labels.append(_LABELS.index(decoder.decode(line).disruption_label))
                     except (ValueError, msgspec.MsgspecError) as error:
                         raise SciSciRLError(
-                            f"{path}, line {number:,}: {error}. Each line needs an openalex_id and a disruption_label, "
-                            f"one of {', '.join(_LABELS)}. Give the JSON lines of the published runs, unpacked."
+                            f"{path}, line {number:,}: {error}. Each line needs openalex_id, publication_year, "
+                            f"cd_index, and disruption_label, one of {', '.join(_LABELS)}. Give the JSON lines of the "
+                            "published runs, unpacked."
                         ) from error
                     starts.append(at)
                 at += len(line)

@@ -46,11 +46,18 @@ def is_first() -> bool:
 
 
 def do_once(work: Callable[[], _Result]) -> _Result:
-    """Do something in the first process alone. The others wait for it, and return its result."""
+    """Do something in the first process alone. The others wait for it, and return its result, or leave with it."""
     from accelerate.utils import broadcast_object_list
 
-    results: list[Any] = broadcast_object_list([work() if is_first() else None])
-    return results[0]
+    result: Any = None
+    try:
+        result = work() if is_first() else None
+    except SystemExit as leaving:
+        result = leaving
+    (result,) = broadcast_object_list([result])
+    if isinstance(result, SystemExit):
+        raise result
+    return result
 
 
 def of_first(context: AbstractContextManager[Any]) -> AbstractContextManager[Any]:

@@ -144,6 +144,7 @@ def test_records_of_another_order_are_refused_with_the_numbers_of_each_shuffle(c
     [
         ('{"openalex_id": "W1"}', "line 1: Object missing required field `disruption_label`"),
         ('{"openalex_id": "W1", "disruption_label": "odd"}', "line 1: .*Each line needs"),
+        ('{"openalex_id": "W1", "disruption_label": "neutral", "publication_year": 2000}', "line 1: .*`cd_index`"),
         ("\n[1]", "line 2: "),
         ("", "has 0 records, and the published runs took 5,000 to train and 500 to test"),
         (None, "cannot be read: No such file"),
