@@ -85,7 +85,8 @@ _QUESTIONS: Final = {
     ),
     "complete_window": _Question(
         *("works", "", 0.5),
-        "the others are not judged yet, and not drawn; a shorter CDConfig.window_years has fewer of them",
+        "the others are not judged yet; only EligibilityConfig.complete_window=False draws them. A shorter "
+        "CDConfig.window_years has fewer of them",
         low=True,
     ),
     "works_with_venue": _Question("works", "have a venue", 0.5, "novelty needs the venues of references", low=True),
