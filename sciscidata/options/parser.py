@@ -352,16 +352,21 @@ class OptionParser(argparse.ArgumentParser):
         """
         named = {option.name: option for option in self._options.values() if option.has_flag}
         has_places, is_value, pairs = len(named) < len(self._options), False, dict[str, list[str]]()
+        whole_flags = set[str]()
         rest = iter(words)
         for word in rest:
             is_flag, (name, equals, value) = word.startswith("--"), word.removeprefix("--").partition("=")
             name = name.replace("-", "_") if is_flag else name
             whole, dot, key = name.partition(".")
             if dot and (is_flag or equals) and (pair := named.get(whole)) and pair.hint.is_list and not is_value:
-                pairs.setdefault(pair.flag, []).append(f"{key}:{value if equals else next(rest, '')}")
+                value = value if equals else next(rest, "")
+                if not value or value.startswith("--"):
+                    self.error(f"{pair.flag}.{key} needs a value")
+                pairs.setdefault(pair.flag, []).append(f"{key}:{value}")
                 continue
             option = named.get(name) if (is_flag or equals) and not (is_value and not is_flag) else None
             is_value = False
+            whole_flags.add(option.flag if option else "")
             if option is None:
                 # Where paths may stand, name=path is one, but for a clear slip.
                 is_slip = not has_places or (get_close_matches(name, named, 1, 0.75) and not Path(value).exists())
@@ -375,6 +380,8 @@ class OptionParser(argparse.ArgumentParser):
                 is_value = not equals and bool not in option.hint.kinds and not option.hint.is_list
                 yield f"{option.flag}={value}" if equals else option.flag
         for flag, found in pairs.items():
+            if flag in whole_flags:  # of two flags, the second would replace the first
+                self.error(f"{flag} is typed both whole and by key. Type all of it by key: {flag}.KEY=VALUE")
             yield from (flag, *found)
 
     def format_help(self) -> str:

@@ -195,13 +195,21 @@ def _count_answers(run: Run[Any], evaluator: LabelEvaluator, n_answers: int, pro
     return Usage(prefill=round(n_answers * read), sample=n_answers * most * n_turns, train=0)
 
 
+def _count_judging(run: Run[Any], evaluator: LabelEvaluator, n_steps: int, prompt_tokens: float) -> Usage:
+    """Count the tokens of all evaluations; of benchmarks the answers, as their questions may not be here."""
+    n_evaluations = _count_evaluations(run, n_steps)
+    n_answers = n_evaluations * len(evaluator.papers) * run.preset.judging.eval_group_size
+    usage = _count_answers(run, evaluator, n_answers, prompt_tokens)
+    n_each = sum((guard.config.max_examples or 0) * guard.config.max_tokens for guard in evaluator.guards)
+    return replace(usage, sample=usage.sample + n_evaluations * n_each)
+
+
 def _count_training(run: Run[TrainOptions], evaluator: LabelEvaluator, n_steps: int, prompt_tokens: float) -> Usage:
     preset = run.preset
-    n_test = len(evaluator.papers) * preset.judging.eval_group_size
     n_trained = n_steps * preset.order.batch_size * preset.sampling.group_size
-    n_answers = n_trained * (1 + preset.sampling.dynamic_sampling) + _count_evaluations(run, n_steps) * n_test
     learned = _count_answers(run, evaluator, n_trained, prompt_tokens)
-    asked = _count_answers(run, evaluator, n_answers, prompt_tokens)
+    asked = _count_answers(run, evaluator, n_trained * (1 + preset.sampling.dynamic_sampling), prompt_tokens)
+    asked += _count_judging(run, evaluator, n_steps, prompt_tokens)
     return replace(asked, train=learned.prefill + learned.sample)
 
 
@@ -218,14 +226,12 @@ def estimate_usage(run: Run[Any], n_test: int) -> tuple[Usage, Usage]:
     mean = statistics.fmean(
         renderer.build_generation_prompt(build_messages(paper, rules, renderer)).length for paper in sample
     )
-    n_each = preset.judging.eval_group_size
-    look = _count_answers(run, evaluator, n_test * n_each, mean)
+    look = _count_answers(run, evaluator, n_test * preset.judging.eval_group_size, mean)
     if not is_gold:
         return _count_training(run, evaluator, n_steps, mean), look
-    n_judged = _count_evaluations(run, n_steps) * len(evaluator.papers) * n_each
     examples = sft.make_examples(builder, run.options)
     n_read = round(statistics.fmean(_list_lengths(examples)) * len(examples))
-    return replace(_count_answers(run, evaluator, n_judged, mean), train=n_read), look
+    return replace(_count_judging(run, evaluator, n_steps, mean), train=n_read), look
 
 
 def _list_lengths(examples: sft.GoldExamples) -> list[int]:
@@ -328,7 +334,7 @@ def _say_judged(run: Run[Any], builder: LabelDatasetBuilder, evaluator: LabelEva
         *([] if run.preset.adversarial is not None else _say_rewards(builder, papers, rules)),
         *(
             f"and by {guard.benchmark_name}: {counted(guard.config.max_examples or 0, 'question')} at each evaluation, "
-            f"at most {guard.config.max_tokens:,} tokens each, which the sums below leave out"
+            f"with answers of at most {guard.config.max_tokens:,} tokens; the tokens of the questions are not counted"
             for guard in evaluator.guards
         ),
     ]

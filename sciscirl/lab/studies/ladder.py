@@ -231,7 +231,8 @@ def price_ladder(ladder: _Ladder) -> Price:
     def estimate(name: str) -> tuple[Usage, Usage]:
         if name not in estimates:
             run = next(run for run in ladder.runs if run.name == name)
-            alone = {"load_checkpoint": None} if run.begins_from else {}
+            alone: dict[str, Any] = {"dry_run": ladder.options.dry_run}
+            alone |= {"load_checkpoint": None} if run.begins_from else {}
             estimates[name] = estimate_usage(resolve_run(replace(run.options, **alone)), n_test)
         return estimates[name]
 

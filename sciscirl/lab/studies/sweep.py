@@ -573,7 +573,7 @@ def render_plan(options: SweepOptions) -> str:
 
 def _say_cost(run: PlannedRun) -> str:
     """Say what a run costs, here its steps, as its own dry run does: in a new folder, and from the base model."""
-    alone: dict[str, Any] = {"log_path": f"{run.folder}-planned"}
+    alone: dict[str, Any] = {"log_path": f"{run.folder}-planned", "dry_run": True}
     alone |= {"load_checkpoint": None} if isinstance(run.options, TrainOptions) else {}
     plan = dry_run.describe_run(resolve_run(replace(run.options, **alone)))
     return next(line for line in plan.splitlines() if line.startswith("steps: " if run.is_local else "cost: "))

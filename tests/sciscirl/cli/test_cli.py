@@ -114,6 +114,11 @@ def test_the_ways_to_write_an_option_mean_the_same():
             "'runs/exp4' is no option. Did you mean --run runs/exp4? See sciscirl evaluate --help.",
         ),
         ("train --preset", "--preset needs a value."),
+        ("train --loss-fn-config.a --dry-run", "--loss-fn-config.a needs a value. See sciscirl train --help."),
+        (
+            "train loss_fn_config=a:1 loss_fn_config.b=2",
+            "--loss-fn-config is typed both whole and by key. Type all of it by key: --loss-fn-config.KEY=VALUE. See",
+        ),
         ("evaluate --split tset", "--split is 'tset', needs one of train, dev, held_out, test. Did you mean test?"),
         ("train --resume", "there is no option resume. To go on with a run, give --behavior-if-log-dir-exists resume;"),
         ("ladder resume=True", "there is no option resume. To go on with a run, give --behavior-if-log-dir-exists"),

@@ -13,6 +13,7 @@ from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
 from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.evaluation import evaluate
+from sciscirl.lab.guards import MAX_TOKENS
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.runs import read_runs
 from sciscirl.lab.studies import ladder
@@ -134,17 +135,24 @@ def test_a_ladder_says_its_price_without_a_key_and_begins_nothing_that_is_not_co
     assert main(["ladder", *words, "dry_run=yes"]) == 0
     plan = capsys.readouterr().out
     assert "rung 7 of 7: compare, and write" in plan
-    rows = {line[:11].strip(): line[11:].split()[:2] for line in plan.splitlines() if line[:11].strip() in WAYS}
-    assert rows == {name: ["2", "2"] for name in WAYS}
+
+    def read_rows(plan):
+        return {line[:11].strip(): line[11:].split() for line in plan.splitlines() if line[:11].strip() in WAYS}
+
+    assert {name: row[:2] for name, row in read_rows(plan).items()} == {name: ["2", "2"] for name in WAYS}
     lines = [line.replace(",", "").split() for line in plan.splitlines() if line.startswith(("zero_shot", "logprobs"))]
-    each = sum(map(int, lines[0][3:5])) // (n_test := open_release(release).test.height)
-    assert int(lines[1][3]) == each * (n_test + 64) * 3  # each label, and training papers for the prior
+    a_paper = sum(map(int, lines[0][3:5])) // (n_test := open_release(release).test.height)
+    assert int(lines[1][3]) == a_paper * (n_test + 64) * 3  # each label, and training papers for the prior
     assert "cost: no list price known" in plan
     priced = [word for word in words if not word.startswith("model=")] + ["model=Qwen/Qwen3-8B", "seeds=0"]
+    priced += ["evaluators=gsm8k:7"]  # which a dry run does not load
     assert main(["ladder", *[word for word in priced if word != "seeds=0,1"], "dry_run=yes"]) == 0
     printed = capsys.readouterr().out
-    dollars = [float(line.split()[-1]) for line in printed.splitlines() if line.startswith(("exp4", "zero", "logp"))]
-    assert float(printed.rpartition("cost: $")[2].split()[0]) == pytest.approx(sum(dollars), abs=0.03)
+    for name, row in read_rows(printed).items():  # each evaluation has answers to the benchmark, too
+        n_more = int(row[3].replace(",", "")) - int(read_rows(plan)[name][3].replace(",", "")) // 2
+        assert (n_more > 0, n_more % (7 * MAX_TOKENS)) == (True, 0)
+    each = [float(line.split()[-1]) for line in printed.splitlines() if line.startswith(("exp4", "zero", "logp"))]
+    assert float(printed.rpartition("cost: $")[2].split()[0]) == pytest.approx(sum(each), abs=0.03)
     monkeypatch.setattr(ladder, "check_server", lambda *_, **__: None)
     assert main(["ladder", *words]) == 1  # no terminal, and no --yes
     assert "the price was not confirmed, so nothing was begun" in capsys.readouterr().err
