@@ -240,7 +240,7 @@ def test_a_metric_that_cannot_be_is_refused(wrong, said):
 
 def test_a_plugin_is_taken_by_every_command_with_a_preset_or_a_metric_of_ones_own():
     options = {name: {one.name for one in list_options(command)} for name, command in PROGRAM.commands.items()}
-    of_presets = {"train", "sft", "evaluate", "presets", "sweep", "sweep repro", "export-task"}
+    of_presets = {"train", "sft", "evaluate", "presets", "sweep", "sweep repro", "ladder", "export-task"}
     of_metrics = {"calibrate", "select", "compare", "report"}
     assert {name for name, of_command in options.items() if "plugin" in of_command} == of_presets | of_metrics
     assert {name for name, of_command in options.items() if "preset" in of_command} <= of_presets
