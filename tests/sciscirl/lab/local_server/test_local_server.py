@@ -104,13 +104,14 @@ def test_impossible_settings_of_the_tiny_model_are_refused():
 def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_path, monkeypatch):
     commands = []
 
-    def run(command, **_):
+    def run(command, *_, **__):
         commands.append(command)
         if "venv" in command:
             Path(command[-1]).mkdir()
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(pip.subprocess, "run", run)
+    monkeypatch.setattr(pip, "follow", run)
     python = set_up_environment(cache=tmp_path)
     assert [command for command in commands if "--no-deps" in command]
     assert all("--require-hashes" in command for command in commands if "install" in command)
@@ -129,11 +130,12 @@ def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_pat
 def test_where_there_is_no_pip_that_of_another_environment_is_asked(monkeypatch):
     commands = []
 
-    def run(command, **_):
+    def run(command, *_, **__):
         commands.append(command)
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(pip.subprocess, "run", run)
+    monkeypatch.setattr(pip, "follow", run)
     monkeypatch.setattr(pip.importlib.util, "find_spec", lambda name: None)
     assert pip.run_pip("download", "tiny-model") is None
     made, asked = commands
@@ -155,15 +157,16 @@ def test_a_cpu_build_that_is_nowhere_is_done_without_and_a_wrong_one_ends_the_se
 ):
     commands = []
 
-    def run(command, **_):
+    def run(command, *_, **__):
         if "venv" in command:
             Path(command[-1]).mkdir()
         if "install" in command:
             commands.append(command)
         failed = command[-1].endswith("torch_cpu.txt")
-        return subprocess.CompletedProcess(command, int(failed), "", said if failed else "")
+        return subprocess.CompletedProcess(command, int(failed), said if failed else "", "")
 
     monkeypatch.setattr(pip.subprocess, "run", run)
+    monkeypatch.setattr(pip, "follow", run)
     if goes_on:
         assert (set_up_environment(cache=tmp_path).parent.parent / "complete").exists()
         assert len(commands) == 3
