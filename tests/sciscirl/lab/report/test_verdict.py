@@ -155,3 +155,25 @@ def test_a_gain_is_split_into_fewer_invalid_answers_and_other_labels():
     line = judge([(answer(draws, skill=0.9), lost)]).line
     assert "Trained minus start is the sum of -0." in line
     assert " from invalid answers (0%, then 100%) and +0.000 from other labels." in line
+
+
+def test_another_base_model_is_no_start():
+    draws = np.random.default_rng(0)
+
+    def record(kind, model, step, skill):
+        table = answer(draws, skill=skill)
+        evaluation = Evaluation(step=step, metrics=measure_predictions(table), predictions=table)
+        facts = {"settings": {"model": model, "temperature": 0.0}, "release": {}}
+        return Repeated(
+            name=f"{kind} of {model}",
+            runs={0: RecordedRun(name=kind, kind=kind, facts=facts, evaluations=(evaluation,))},
+        )
+
+    trained, other, own = (
+        record("rl", "B", 4, 0.8),
+        record("evaluation", "A", 0, 0.1),
+        record("evaluation", "B", 0, 0.2),
+    )
+    line = judge_training(trained, Group(ways=[trained, other])).line
+    assert line.startswith("What training did to rl of B is not known: nothing shows the model before.")
+    assert "against evaluation of B (" in judge_training(trained, Group(ways=[trained, other, own])).line
