@@ -354,7 +354,8 @@ def _turn(pair: Pair) -> Pair:
         return Estimate(-one.value, low, high)
 
     differences = {metric: turn(one) for metric, one in pair.differences.items()}
-    return replace(pair, left=pair.right, right=pair.left, differences=differences)
+    sides = {"left": pair.right, "right": pair.left, "only_left": pair.only_right, "only_right": pair.only_left}
+    return replace(pair, **sides, differences=differences)
 
 
 def _gain_by_form(last: Seeds, first: Seeds) -> float:
