@@ -293,8 +293,8 @@ def correct_prior(table: pl.DataFrame) -> pl.DataFrame | None:
 
 
 def _say_looks(runs: Sequence[RecordedRun]) -> str:
-    told = dict.fromkeys(map(say_looks, runs))
-    return f"{', '.join(told)}{' each' if len(runs) > len(told) else ''}"
+    told = [*map(say_looks, runs)]
+    return f"{told[0]} each" if 1 < len(told) == told.count(told[0]) else ", ".join(told)
 
 
 def say_looks(run: RecordedRun) -> str:
