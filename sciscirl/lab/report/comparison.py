@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.storage import path_inside
-from sciscidata.storage.sums import check_ours, sealed_file
+from sciscidata.storage.sums import check_ours, remove_sealed, sealed_file
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import (
@@ -124,12 +124,16 @@ def compare_files(
         marked = mark_later(comparison.scores, comparison.saw)
         note = "\nsaw later: knew what came after publication" if [*marked] != [*marked.values()] else ""
         for metric, name in names.items():
-            with sealed_file(path_inside(out, name, stated_by="a comparison")) as path:
-                rows = {
-                    f"{marked[pair.left]} \u2212\n{marked[pair.right]}": pair.differences[metric]
-                    for pair in comparison.pairs
-                    if metric in pair.differences
-                }
+            rows = {
+                f"{marked[pair.left]} \u2212\n{marked[pair.right]}": pair.differences[metric]
+                for pair in comparison.pairs
+                if metric in pair.differences
+            }
+            picture = path_inside(out, name, stated_by="a comparison")
+            if not rows:
+                remove_sealed(picture)  # of a comparison before
+                continue
+            with sealed_file(picture) as path:
                 title = f"difference in {show_title(metric)}{note}"
                 path.write_bytes(plot_estimates({title: rows}, is_share=False))
     return comparison

@@ -121,7 +121,7 @@ def is_trained(run: RecordedRun) -> bool:
 
 
 def find_start(way: Repeated, group: Group) -> Start | None:
-    """Find what a way to train answered before, at step 0. Else take the untrained model that was asked most alike."""
+    """Find what a way to train answered before, at step 0. Else take its base model, asked most alike."""
     if first_of(way).role == "trained":
         named = next(other for other in group.ways if first_of(other).role == "start")
         tables = tables_of(named)
@@ -133,14 +133,15 @@ def find_start(way: Repeated, group: Group) -> Start | None:
         begun = render_start(first_of(way).facts.get("begun_from"))
         return Start("itself before training" if begun is None else f"where it began, {begun}", own, first_of(way))
     untrained: list[tuple[int, Start]] = []
-    asked = list_asked(first_of(way).settings)
+    settings = first_of(way).settings
+    asked = list_asked(settings)
     for other in group.ways:
         run = first_of(other)
         table = _at_step_0(run) if not run.facts.get("begun_from") else None
         name = f"{other.name} before training"
         if run.kind == "evaluation" and not is_trained(run):
             table, name = tables_of(other)[next(iter(other.runs))], other.name
-        if table is not None:
+        if table is not None and run.settings.get("model") == settings.get("model"):
             start = Start(name, dict.fromkeys(way.runs, table), run)
             untrained.append((len(list_unlike(asked, list_asked(run.settings))), start))
     return min(untrained, key=lambda one: one[0])[1] if untrained else None
@@ -292,8 +293,8 @@ def correct_prior(table: pl.DataFrame) -> pl.DataFrame | None:
 
 
 def _say_looks(runs: Sequence[RecordedRun]) -> str:
-    told = dict.fromkeys(map(say_looks, runs))
-    return f"{', '.join(told)}{' each' if len(runs) > len(told) else ''}"
+    told = [*map(say_looks, runs)]
+    return f"{told[0]} each" if 1 < len(told) == told.count(told[0]) else ", ".join(told)
 
 
 def say_looks(run: RecordedRun) -> str:
@@ -353,7 +354,8 @@ def _turn(pair: Pair) -> Pair:
         return Estimate(-one.value, low, high)
 
     differences = {metric: turn(one) for metric, one in pair.differences.items()}
-    return replace(pair, left=pair.right, right=pair.left, differences=differences)
+    sides = {"left": pair.right, "right": pair.left, "only_left": pair.only_right, "only_right": pair.only_left}
+    return replace(pair, **sides, differences=differences)
 
 
 def _gain_by_form(last: Seeds, first: Seeds) -> float:

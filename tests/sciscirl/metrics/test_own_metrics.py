@@ -14,10 +14,11 @@ from sciscidata.options.commands import list_options
 from sciscirl.cli.commands import PROGRAM
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.analysis.compare import compare_predictions
+from sciscirl.lab.analysis.compare import CompareConfig, compare_predictions
 from sciscirl.lab.analysis.select_checkpoint import SelectionConfig, select_checkpoint
 from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals, draw_below
 from sciscirl.lab.evaluation.results import measure
+from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics import own_metrics
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.own_metrics import METRICS, register_metric
@@ -136,6 +137,17 @@ def test_without_its_function_a_record_still_shows_it_and_says_what_is_missing(t
     compare_predictions({"a": answers(0.1), "b": answers(0.6)})
     assert main(["compare", *map(str, runs)]) == 0
     assert "metric 'share' was another function when it was recorded" in caplog.text
+
+
+def test_where_it_is_undefined_everywhere_a_comparison_has_no_picture_of_it(tmp_path):
+    files = [make_evaluation(tmp_path / f"{skill:.0%}", answers(skill), {"preset": "exp4"}) for skill in (0.1, 0.6)]
+    for value in (0.5, None):  # what the first leaves is gone
+        register_metric("none", lambda predictions, value=value: value)
+        compare_files([*map(str, files)], CompareConfig(n_resamples=20), tmp_path / "out")
+        assert (tmp_path / "out/difference_none.png").exists() is (value is not None)
+        assert ("difference_none.png" in (tmp_path / "out/SHA256SUMS").read_text("utf-8")) is (value is not None)
+        assert (tmp_path / "out/difference_macro_f1.png").is_file()
+        own_metrics._METRICS.clear()
 
 
 def test_its_direction_decides_which_checkpoint_is_chosen(tmp_path, plugin, capsys):

@@ -221,6 +221,16 @@ def test_looks_at_test_are_those_on_record(home, say, tmp_path):
         assert ("It is not known whether answers were drawn by chance" in headline) is unknown
 
 
+def test_looks_of_seeds_that_differ_are_said_one_by_one(home, say):
+    looks = {1: 1, 2: 1, 3: 2}
+    seeds = [
+        make_evaluation(home / f"it/seed_{seed}", answer(seed, 0.5), {**ASKED, "n_test_looks": n, "checkpoint": "x"})
+        for seed, n in looks.items()
+    ]
+    _, changes = say(f"start={home / 'base'}", f"trained={','.join(map(str, seeds))}")
+    assert changes["looks at test"] == "base at least 1; it 1, 1, 2"
+
+
 def test_sides_that_were_asked_otherwise_or_by_chance_are_marked(home, say):
     make_evaluation(home / "hot", answer(3, 0.9), {**ASKED, "temperature": 1.0})
     headline, _ = say(f"start={home / 'base'}", f"trained={home / 'hot'}")

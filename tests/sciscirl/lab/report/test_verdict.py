@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sciscirl.lab.analysis.compare import compare_predictions
 from sciscirl.lab.report.runs import Evaluation, RecordedRun, Repeated
-from sciscirl.lab.report.verdict import Group, judge_training
+from sciscirl.lab.report.verdict import Group, _turn, judge_training
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.task.papers import VOCABULARIES
 
@@ -155,3 +156,35 @@ def test_a_gain_is_split_into_fewer_invalid_answers_and_other_labels():
     line = judge([(answer(draws, skill=0.9), lost)]).line
     assert "Trained minus start is the sum of -0." in line
     assert " from invalid answers (0%, then 100%) and +0.000 from other labels." in line
+
+
+def test_another_base_model_is_no_start():
+    draws = np.random.default_rng(0)
+
+    def record(kind, model, step, skill):
+        table = answer(draws, skill=skill)
+        evaluation = Evaluation(step=step, metrics=measure_predictions(table), predictions=table)
+        facts = {"settings": {"model": model, "temperature": 0.0}, "release": {}}
+        return Repeated(
+            name=f"{kind} of {model}",
+            runs={0: RecordedRun(name=kind, kind=kind, facts=facts, evaluations=(evaluation,))},
+        )
+
+    trained, other, own = (
+        record("rl", "B", 4, 0.8),
+        record("evaluation", "A", 0, 0.1),
+        record("evaluation", "B", 0, 0.2),
+    )
+    line = judge_training(trained, Group(ways=[trained, other])).line
+    assert line.startswith("What training did to rl of B is not known: nothing shows the model before.")
+    assert "against evaluation of B (" in judge_training(trained, Group(ways=[trained, other, own])).line
+
+
+def test_a_turned_pair_is_that_of_the_other_order():
+    draws = np.random.default_rng(0)
+    models = {"a": answer(draws, skill=0.8), "b": answer(draws, skill=0.2)}
+    (there,), (back,) = (compare_predictions(dict(order)).pairs for order in (models.items(), reversed(models.items())))
+    turned = _turn(there)
+    assert there.only_left != there.only_right
+    assert (turned.left, turned.only_left, turned.only_right) == (back.left, back.only_left, back.only_right)
+    assert turned.differences["macro_f1"].value == pytest.approx(back.differences["macro_f1"].value)
