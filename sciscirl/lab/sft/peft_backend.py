@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -74,14 +74,14 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), of_first(locked_folder(folder)):
         settings, behavior = list_own_settings(run, builder), options.behavior_if_log_dir_exists
-        course = Course(n_steps, find=recover_checkpoint)
+        load = cache(partial(make_model, run, arguments))
+        course = Course(n_steps, find=recover_checkpoint, load=load)
         if do_once(partial(begin_run, folder, Path(options.release), settings, behavior, course)) is None:
             return folder
         settle_threads(options, arguments, folder)
         checkpoint = find_checkpoint(folder)
         begun = find_weights(folder, checkpoint) if checkpoint else None
-        begin_step(LOAD_MODEL)
-        model = make_model(run, arguments)
+        model = load()
         trainer = GoldTrainer(examples, model=model, args=arguments)
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)  # a line for each step says more
@@ -174,6 +174,7 @@ def make_model(
     """
     from peft import LoraConfig, get_peft_model
 
+    begin_step(LOAD_MODEL)
     options, preset, device = run.options, run.preset, str(arguments.device)
     base = load_base_model(preset.model, quantize=options.quantize, dtype=options.dtype, device=device)
     base.config.use_cache = False
