@@ -347,7 +347,7 @@ def ladder(
 
     def confirm(price: str) -> bool:
         show(price, flush=True)
-        if yes or not sys.stdin.isatty():
+        if yes or sys.stdin is None or not sys.stdin.isatty():
             return yes
         show("Pay this? Type yes to go on:", flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")

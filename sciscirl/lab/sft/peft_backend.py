@@ -105,6 +105,11 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
 def check_run(run: Run[PeftSftOptions]) -> None:
     """Refuse a run that cannot be trained here, before anything is loaded (SciSciRLError)."""
     require_packages("peft", "accelerate", *(["bitsandbytes"] if run.options.quantize == "nf4" else []))
+    refuse_options(run)
+
+
+def refuse_options(run: Run[PeftSftOptions]) -> None:
+    """Refuse batches that processes and passes cannot share (SciSciRLError)."""
     settle_processes()
     size, in_a_pass, n_processes = run.preset.order.batch_size, run.options.micro_batch_size, count_processes()
     if size % (in_a_pass * n_processes):
