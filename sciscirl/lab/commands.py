@@ -389,7 +389,8 @@ def published_cut(records: Path, *, out: Path, overwrite: bool = False) -> None:
     """Repeat the split of the published runs from the author's records.
 
     Args:
-        records: JSON lines in the author's order, unpacked.
+        records: JSON lines in the author's order, unpacked, each with openalex_id, publication_year, cd_index and
+            disruption_label.
         out: the folder of the release.
         overwrite: replace an earlier release there.
 
