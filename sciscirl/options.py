@@ -306,7 +306,8 @@ class RunOptions(TaskOptions, ModelOptions, Order, Adapter, Judging, PaperChoice
         release: the folder of a release, or hf:OWNER/NAME@REVISION.
         log_path: the folder of the run; None: runs/PRESET, with sft-BACKEND before PRESET for supervised runs.
         behavior_if_log_dir_exists: what to do with a run in that folder: raise an error, resume it where it stopped,
-            delete it and begin anew, or ask at a terminal. A folder without a run begins one.
+            delete it and begin anew, or ask at a terminal. A folder without a run begins one. Files of yours beside
+            those of the run stop a deletion; files of yours in its own folders go with them.
         dry_run: show what it takes, some prompts and the settings, and train nothing.
         max_steps: stop after this many steps; None: after the last epoch.
         eval_every: steps between evaluations; one more follows the last step.

@@ -347,7 +347,7 @@ def ladder(
 
     def confirm(price: str) -> bool:
         show(price, flush=True)
-        if yes or not sys.stdin.isatty():
+        if yes or sys.stdin is None or not sys.stdin.isatty():
             return yes
         show("Pay this? Type yes to go on:", flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
@@ -389,7 +389,8 @@ def published_cut(records: Path, *, out: Path, overwrite: bool = False) -> None:
     """Repeat the split of the published runs from the author's records.
 
     Args:
-        records: JSON lines in the author's order, unpacked.
+        records: JSON lines in the author's order, unpacked, each with openalex_id, publication_year, cd_index and
+            disruption_label.
         out: the folder of the release.
         overwrite: replace an earlier release there.
 

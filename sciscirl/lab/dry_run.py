@@ -117,6 +117,7 @@ def describe_peft_training(run: Run[PeftSftOptions]) -> str:
     """Describe supervised fine-tuning on this machine; needs the release and the tokenizer, and no model."""
     from sciscirl.lab.sft import peft_backend
 
+    peft_backend.refuse_options(run)
     builder = sft.make_papers_builder(run)
     settings = peft_backend.list_own_settings(run, builder)
     return render_sft_plan(run, builder, asdict(run.options) | settings, settings)

@@ -27,13 +27,12 @@ async def judge_finally(
     *,
     metric: str = "macro_f1",
     base_url: str | None = None,
-    parts: Sequence[str] = FINALS,
+    has_last: bool = True,
 ) -> list[Path]:
     """Select a checkpoint of each run by its own evaluations, and judge it by the test split, once, into ``final``.
 
-    The last checkpoint, if it is another one, is judged into ``last``, unless ``parts`` leaves it out. What has a
-    result is not judged again. Runs that were judged by test all along are passed over: test has chosen their
-    checkpoint.
+    The last checkpoint, if it is another one, is judged into ``last``, if ``has_last``. What has a result is not judged
+    again. Runs that were judged by test all along are passed over: test has chosen their checkpoint.
     """
     chosen_by_others: list[Path] = []
     for run in runs:
@@ -47,8 +46,12 @@ async def judge_finally(
             f"{', '.join(map(str, runs))}: no training run was judged by dev or held-out papers, so test has no "
             "checkpoint to judge that it did not choose. Leave --final out, or train with eval_split=dev."
         )
+<<<<<<< HEAD
     planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)]
     planned = [(config, stated) for config, stated in planned if config.out.name in parts]
+=======
+    planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)[: 1 + has_last]]
+>>>>>>> m5
     for config, stated in planned:
         if not (config.out / RUN_FILE).is_file():
             await evaluate_model(config, stated)

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -47,7 +47,7 @@ from sciscirl.lab.sft.peft_backend import (
     make_model,
     settle_threads,
 )
-from sciscirl.lab.training.console import LOAD_MODEL, READ, follow_run
+from sciscirl.lab.training.console import READ, follow_run
 from sciscirl.lab.training.rl import (
     check_preset,
     enter_collapse,
@@ -93,7 +93,9 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         if begun_from is not None:
             warn_of_other_release(begun_from.get("manifest_sha256"), Path(options.release), begun_from.get("folder"))
         settings, release = list_own_settings(run, builder), Path(options.release)
-        course = Course(n_steps, begun_from, find=recover_checkpoint)
+        start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
+        load = cache(partial(make_model, run, arguments, start))
+        course = Course(n_steps, begun_from, find=recover_checkpoint, load=load)
         begin = partial(begin_run, folder, release, settings, options.behavior_if_log_dir_exists, course)
         step = do_once(begin)
         if step is None:
@@ -101,11 +103,9 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         begun = BegunRun(folder=str(folder), first_step=step, action=options.collapse)
         dataset, _ = asyncio.run(chz.replace(builder, begun=begun)())
         checkpoint = find_checkpoint(folder)
-        start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(run)
         player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer)
-        begin_step(LOAD_MODEL)
-        trainer = make_trainer(make_model(run, arguments, start), arguments, player)
+        trainer = make_trainer(load(), arguments, player)
         size = options.eval_batch_size
         completer = LocalCompleter.of_evaluator(evaluator, trainer.model, seed=preset.order.seed, batch_size=size)
         judge = Judge(evaluator, completer, folder, options.eval_every)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -88,10 +88,15 @@ class Records(NamedTuple):
 
 
 class _Record(msgspec.Struct):
-    openalex_id: str
+    openalex_id: Annotated[str, msgspec.Meta(min_length=1)]
     disruption_label: str
+<<<<<<< HEAD
     publication_year: object
     cd_index: object
+=======
+    publication_year: Any
+    cd_index: Any
+>>>>>>> m5
 
 
 def write_published_cut(records: Path, out: Path, *, overwrite: bool = False) -> tuple[Release, str]:
@@ -100,13 +105,14 @@ def write_published_cut(records: Path, out: Path, *, overwrite: bool = False) ->
     Rows are in the order of the shuffle. No filter is applied. The file is read twice; 600,000 records take 10 MB.
 
     Args:
-        records: JSON lines with the fields of a release, in the author's order.
+        records: JSON lines with the fields of a release, in the author's order. Each needs openalex_id,
+            publication_year, cd_index and disruption_label.
         out: the folder of the release.
         overwrite: replace an earlier release.
 
     Raises:
-        SciSciRLError: the file cannot be read, a record has no label or id, there are too few records, or no shuffle
-            leaves the published numbers of classes in test.
+        SciSciRLError: the file cannot be read, a record lacks what it needs or is in the cut twice, there are too few
+            records, or no shuffle leaves the published numbers of classes in test.
         ReleaseExistsError: before anything is read, if ``out`` may not be replaced.
     """
     check_target(out, overwrite=overwrite)
@@ -114,11 +120,20 @@ def write_published_cut(records: Path, out: Path, *, overwrite: bool = False) ->
     found = read_records(records)
     name, order = find_shuffle(found, records)
     with tempfile.TemporaryDirectory(prefix="sciscirl-") as home:
-        rows = Path(home) / "rows.jsonl"
+        rows, ids = Path(home) / f"{records.stem}.jsonl", set[str]()  # errors name it
+        decoder = msgspec.json.Decoder(_Record)
         with records.open("rb") as file, rows.open("wb") as chosen:
             for place in order:
                 file.seek(found.starts[place])
-                chosen.write(file.readline().rstrip() + b"\n")
+                line = file.readline().rstrip()
+                if (work := decoder.decode(line).openalex_id) in ids:
+                    raise SciSciRLError(
+                        f"{records}: {work} is in the cut twice, and a release has each work once. These are "
+                        "other records than the published ones. Draw a split of your own, from one row for each work: "
+                        "sciscidata build --labelled FILE."
+                    )
+                ids.add(work)
+                chosen.write(line + b"\n")
         config = BuildConfig(
             source=LabelledConfig(inputs=(str(rows),), labels="trust"),
             out=out,
@@ -153,9 +168,15 @@ def read_records(path: Path) -> Records:
                         labels.append(_LABELS.index(decoder.decode(line).disruption_label))
                     except (ValueError, msgspec.MsgspecError) as error:
                         raise SciSciRLError(
+<<<<<<< HEAD
                             f"{path}, line {number:,}: {error}. Each line needs openalex_id, publication_year, "
                             f"cd_index, and disruption_label, one of {', '.join(_LABELS)}. Give the JSON lines of the "
                             "published runs, unpacked."
+=======
+                            f"{path}, line {number:,}: {error}. Each line needs an openalex_id, publication_year and "
+                            f"cd_index (these two may be null), and a disruption_label, one of {', '.join(_LABELS)}. "
+                            "Give the JSON lines of the published runs, unpacked."
+>>>>>>> m5
                         ) from error
                     starts.append(at)
                 at += len(line)

@@ -31,7 +31,10 @@ def choose_behavior(folder: Path, behavior: LogdirBehavior) -> LogdirBehavior:
         return behavior
     refuse_to_ask(folder)
     while True:
-        answer = input(f"{folder} holds a run. What do you want to do? [delete, resume, exit]: ").strip()
+        try:
+            answer = input(f"{folder} holds a run. What do you want to do? [delete, resume, exit]: ").strip()
+        except EOFError:  # Ctrl-D
+            answer = "exit"
         if answer == "exit":
             sys.exit(0)
         if answer in ("delete", "resume"):
@@ -40,7 +43,7 @@ def choose_behavior(folder: Path, behavior: LogdirBehavior) -> LogdirBehavior:
 
 def refuse_to_ask(folder: Path) -> None:
     """Make sure that somebody can be asked (SciSciRLError)."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise SciSciRLError(
             f"{folder} holds a run, and behavior_if_log_dir_exists=ask needs a terminal. Say what to do with it: "
             "behavior_if_log_dir_exists=resume or delete. Or choose another log_path."

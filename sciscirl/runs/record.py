@@ -54,6 +54,7 @@ class Course(NamedTuple):
     begun_from: Mapping[str, Any] | None = None
     steps_per_epoch: int = 0  # of a loop that numbers steps in each epoch from 0
     find: Callable[[Path], CheckpointRecord | None] = find_checkpoint  # the last checkpoint of a folder
+    load: Callable[[], object] = lambda: None  # what may fail and must not cost an older run
 
 
 _WITHOUT_END: Final = Course()
@@ -69,12 +70,13 @@ def begin_run(
     were judged stay. ``settings`` are everything that decides what the run does. A resumed run keeps its
     ``begun_from``. None: it has taken all ``n_steps`` and was judged. Then nothing is changed, and the log says so.
     """
-    n_steps, begun_from, steps_per_epoch, find = course
+    n_steps, begun_from, steps_per_epoch, find, load = course
     if (folder / RUN_FILE).exists():
         behavior = choose_behavior(folder, behavior)
     facts = plan_run(folder, release, settings, behavior)
     if facts is not None:
         if (folder / RUN_FILE).exists():
+            load()
             delete_run(folder)
         write_json(folder / RUN_FILE, facts | ({"begun_from": dict(begun_from)} if begun_from else {}))
         return 0

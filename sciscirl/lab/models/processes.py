@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 
 def count_processes() -> int:
     """Count the processes that ``accelerate launch`` has started for this run."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    return int(os.environ.get("WORLD_SIZE") or 1)
 
 
 def settle_processes() -> None:

@@ -60,7 +60,12 @@ def read_named(words: Sequence[str], n_whole: int = 0) -> dict[str, JudgedFile]:
     ]
     files = [find_predictions(path) for _, path in places]
     folders = [
-        path.parent if path.name == PREDICTIONS_FILE else path.with_name(path.name.split(".")[0]) for _, path in places
+        path
+        if path.is_dir()
+        else path.parent
+        if path.name == PREDICTIONS_FILE
+        else path.with_name(path.name.split(".")[0])
+        for _, path in places
     ]
     names = [name or other for (name, _), other in zip(places, name_folders(folders), strict=True)]
     if len(set(names)) < len(names):

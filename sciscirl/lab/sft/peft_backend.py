@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -74,14 +74,14 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), of_first(locked_folder(folder)):
         settings, behavior = list_own_settings(run, builder), options.behavior_if_log_dir_exists
-        course = Course(n_steps, find=recover_checkpoint)
+        load = cache(partial(make_model, run, arguments))
+        course = Course(n_steps, find=recover_checkpoint, load=load)
         if do_once(partial(begin_run, folder, Path(options.release), settings, behavior, course)) is None:
             return folder
         settle_threads(options, arguments, folder)
         checkpoint = find_checkpoint(folder)
         begun = find_weights(folder, checkpoint) if checkpoint else None
-        begin_step(LOAD_MODEL)
-        model = make_model(run, arguments)
+        model = load()
         trainer = GoldTrainer(examples, model=model, args=arguments)
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)  # a line for each step says more
@@ -105,6 +105,11 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
 def check_run(run: Run[PeftSftOptions]) -> None:
     """Refuse a run that cannot be trained here, before anything is loaded (SciSciRLError)."""
     require_packages("peft", "accelerate", *(["bitsandbytes"] if run.options.quantize == "nf4" else []))
+    refuse_options(run)
+
+
+def refuse_options(run: Run[PeftSftOptions]) -> None:
+    """Refuse batches that processes and passes cannot share (SciSciRLError)."""
     settle_processes()
     size, in_a_pass, n_processes = run.preset.order.batch_size, run.options.micro_batch_size, count_processes()
     if size % (in_a_pass * n_processes):
@@ -174,6 +179,7 @@ def make_model(
     """
     from peft import LoraConfig, get_peft_model
 
+    begin_step(LOAD_MODEL)
     options, preset, device = run.options, run.preset, str(arguments.device)
     base = load_base_model(preset.model, quantize=options.quantize, dtype=options.dtype, device=device)
     base.config.use_cache = False

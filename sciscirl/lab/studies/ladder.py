@@ -141,7 +141,7 @@ async def run_ladder(options: LadderOptions, confirm: Callable[[str], bool]) -> 
         for number, run in enumerate(ladder.runs, 1):
             _log.info("look %d of %d: %s, seed %d", number, len(ladder.runs), run.name, run.seed)
             if not _is_judged(run.folder / _FINAL, clear=True):
-                await judge_finally([run.folder], ladder.release, base_url=options.base_url, parts=(_FINAL,))
+                await judge_finally([run.folder], ladder.release, base_url=options.base_url, has_last=False)
         _tell(7)
         return _write_results(ladder)
 

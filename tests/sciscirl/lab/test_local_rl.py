@@ -49,6 +49,7 @@ from sciscirl.presets import find_preset
 from sciscirl.runs.existing_run import refuse_to_delete
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.logs import write_json
+from sciscirl.runs.record import begin_run
 from tests.sciscirl.toy import RENDERER
 
 N_STEPS = 3
@@ -251,6 +252,20 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, options_of,
     again, once = read_rows(tmp_path / "run"), read_rows(run)
     assert [row["step"] for row in again] == [row["step"] for row in once]
     assert [row.get("env/all/reward/total") for row in again] == [row.get("env/all/reward/total") for row in once]
+
+
+@pytest.mark.parametrize(("kind", "train"), [(LocalTrainOptions, train_locally), (PeftSftOptions, train_with_peft)])
+def test_a_model_that_cannot_be_loaded_costs_no_older_run(kind, train, options_of, primed_model, tmp_path):
+    broken, folder = tmp_path / "broken", tmp_path / "run"
+    shutil.copytree(primed_model, broken)
+    (broken / "model.safetensors").write_bytes((broken / "model.safetensors").read_bytes()[:1_000])
+    options = options_of(folder, kind, model=str(broken), behavior_if_log_dir_exists="delete")
+    folder.mkdir()
+    begin_run(folder, Path(options.release), {}, "raise")
+    before = hash_files(folder)
+    with pytest.raises(SciSciRLError, match="could not be loaded"):
+        train(resolve_run(options))
+    assert before.items() <= hash_files(folder).items()
 
 
 def hash_files(folder: Path) -> dict[str, str]:

@@ -90,19 +90,23 @@ def test_a_terminal_is_asked_until_it_answers(folder, toy_slice, monkeypatch, ca
     with terminal(monkeypatch, "what\nresume\n"):
         assert begin_run(folder, toy_slice, SETTINGS, "ask") == 4
     assert capsys.readouterr().out.count("What do you want to do? [delete, resume, exit]") == 2
-    with terminal(monkeypatch, "exit\n"), pytest.raises(SystemExit) as left:
-        begin_run(folder, toy_slice, SETTINGS, "ask")
-    assert left.value.code == 0
+    for typed in ("exit\n", "\x04"):  # Ctrl-D
+        with terminal(monkeypatch, typed), pytest.raises(SystemExit) as left:
+            begin_run(folder, toy_slice, SETTINGS, "ask")
+        assert left.value.code == 0
     with terminal(monkeypatch, "delete\n"):
         assert begin_run(folder, toy_slice, {"seed": 2}, "ask") == 0
 
 
 def test_what_is_no_terminal_is_not_asked(folder, toy_slice, monkeypatch, tmp_path):
     (tmp_path / "empty").write_text("")
-    with (tmp_path / "empty").open() as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        with pytest.raises(SciSciRLError, match=r"behavior_if_log_dir_exists=ask needs a terminal.*=resume or delete"):
-            begin_run(folder, toy_slice, SETTINGS, "ask")
+    with (tmp_path / "empty").open() as file:
+        for stdin in (file, None):
+            monkeypatch.setattr(sys, "stdin", stdin)
+            with pytest.raises(
+                SciSciRLError, match=r"behavior_if_log_dir_exists=ask needs a terminal.*=resume or delete"
+            ):
+                begin_run(folder, toy_slice, SETTINGS, "ask")
 
 
 def test_a_run_of_before_goes_on_under_the_names_of_today(folder, toy_slice, tmp_path):

@@ -293,6 +293,8 @@ def test_a_batch_that_passes_cannot_share_evenly_is_refused(toy_slice, contrary_
     options = {**options_of(toy_slice, contrary_model, tmp_path), "micro_batch_size": 3}
     with pytest.raises(SciSciRLError, match="batch_size is 8, needs a multiple of micro_batch_size, 3"):
         peft_backend.check_run(resolve_run(PeftSftOptions(**options)))
+    with pytest.raises(SciSciRLError, match="batch_size is 8, needs a multiple of micro_batch_size, 3"):
+        describe_peft_training(resolve_run(PeftSftOptions(**options)))
 
 
 def test_a_missing_package_is_named(toy_slice, contrary_model, tmp_path, monkeypatch):
