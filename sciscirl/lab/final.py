@@ -46,12 +46,7 @@ async def judge_finally(
             f"{', '.join(map(str, runs))}: no training run was judged by dev or held-out papers, so test has no "
             "checkpoint to judge that it did not choose. Leave --final out, or train with eval_split=dev."
         )
-<<<<<<< HEAD
-    planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)]
-    planned = [(config, stated) for config, stated in planned if config.out.name in parts]
-=======
     planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)[: 1 + has_last]]
->>>>>>> m5
     for config, stated in planned:
         if not (config.out / RUN_FILE).is_file():
             await evaluate_model(config, stated)

@@ -90,13 +90,8 @@ class Records(NamedTuple):
 class _Record(msgspec.Struct):
     openalex_id: Annotated[str, msgspec.Meta(min_length=1)]
     disruption_label: str
-<<<<<<< HEAD
-    publication_year: object
-    cd_index: object
-=======
     publication_year: Any
     cd_index: Any
->>>>>>> m5
 
 
 def write_published_cut(records: Path, out: Path, *, overwrite: bool = False) -> tuple[Release, str]:
@@ -168,15 +163,9 @@ def read_records(path: Path) -> Records:
                         labels.append(_LABELS.index(decoder.decode(line).disruption_label))
                     except (ValueError, msgspec.MsgspecError) as error:
                         raise SciSciRLError(
-<<<<<<< HEAD
-                            f"{path}, line {number:,}: {error}. Each line needs openalex_id, publication_year, "
-                            f"cd_index, and disruption_label, one of {', '.join(_LABELS)}. Give the JSON lines of the "
-                            "published runs, unpacked."
-=======
                             f"{path}, line {number:,}: {error}. Each line needs an openalex_id, publication_year and "
                             f"cd_index (these two may be null), and a disruption_label, one of {', '.join(_LABELS)}. "
                             "Give the JSON lines of the published runs, unpacked."
->>>>>>> m5
                         ) from error
                     starts.append(at)
                 at += len(line)
