@@ -176,6 +176,7 @@ class DataYears(NamedTuple):
     window_years: int | None  # None: a window without end
     last_year: int | None = None  # None: found in the works of each year, and data_date
     data_date: str | None = None  # ISO
+    are_drawn: bool = False  # works whose window is not complete, too
 
 
 def diagnose_graph(
@@ -310,7 +311,7 @@ def _add_degrees(graph: CitationGraph, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _check_works(counted: pl.DataFrame, years: DataYears) -> list[Check]:
-    window_years, last_year, data_date = years
+    last_year, data_date = years.last_year, years.data_date
     works = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("works").sum())
     per_year: dict[int, int] = dict(works.sort("publication_year").rows())
     n_works, n_dated = _sum(counted, "works"), sum(per_year.values())
@@ -331,7 +332,7 @@ def _check_works(counted: pl.DataFrame, years: DataYears) -> list[Check]:
         _judge("impossible_years", sum(impossible.values()), n_dated, predicate),
         _judge("no_year", n_works - n_dated, n_works),
         _check_references(counted),
-        _check_windows(per_year, window_years, last_year),
+        _check_windows(per_year, years._replace(last_year=last_year)),
         *_check_venues(counted),
     ]
 
@@ -342,14 +343,16 @@ def _check_references(counted: pl.DataFrame) -> Check:
     return _judge_groups(counted, "no_references", "without_references", "cited")
 
 
-def _check_windows(per_year: dict[int, int], window_years: int | None, last_year: int | None) -> Check:
+def _check_windows(per_year: dict[int, int], years: DataYears) -> Check:
+    window_years, last_year = years.window_years, years.last_year
     open_from = first_open_window(window_years, last_year)
     if open_from is None:
         return Check("complete_window", None, None, "a window without end is never complete")
     by_year = [{"year": year, "n": n * (year < open_from), "of": n} for year, n in per_year.items()]
     n, of = sum(group["n"] for group in by_year), sum(per_year.values())
     predicate = f"have a window of {window_years} years that was over before {last_year}, the last year"
-    return _judge("complete_window", n, of, predicate)._replace(by_year=by_year)
+    why = "the others are not judged yet, but not left out" if years.are_drawn else ""
+    return _judge("complete_window", n, of, predicate, why=why)._replace(by_year=by_year)
 
 
 def _check_venues(counted: pl.DataFrame) -> list[Check]:

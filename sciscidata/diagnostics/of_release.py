@@ -75,7 +75,7 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
 def check_works(scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
     """Check the works, and their citations where the source has them."""
     facts, lacks = scored.facts, scored.facts.lacks
-    years = DataYears(config.cd.window_years, last_year, facts.data_date)
+    years = DataYears(config.cd.window_years, last_year, facts.data_date, not config.eligibility.complete_window)
     if isinstance(scored, Computed):
         return diagnose_graph(scored.graph, scored.source.works, scored.source.citations, years)
     if "publication_year" in lacks:

@@ -53,7 +53,7 @@ def make_records(order, path):
         json.dumps(
             {
                 "openalex_id": f"https://openalex.org/W{number + 1}", "title": f"Title {number % 5_000}",
-                "abstract": f"Abstract {number}.", "publication_year": 1875 + number % 150,
+                "abstract": f"Abstract {number}.", "publication_year": 2015 + number % 10,
                 "cited_by_count": number % 90, "cd_index": signs[label] * 0.001, "novelty_score": 0.4,
                 "conventionality_score": 0.5, "disruption_label": label, "novelty_label": "balanced",
                 "primary_field": "Physics", "concepts": ["Optics"],
@@ -92,6 +92,8 @@ def test_a_release_has_the_records_of_the_cut_in_its_order_with_the_labels_as_gi
         ):
             assert frame[name].to_list() == [row[name] for row in expected]
     assert release.manifest["class_counts"]["test"]["disruption_label"] == PUBLISHED_TEST
+    (windows,) = [check for check in release.manifest["diagnostics"] if check["name"] == "complete_window"]
+    assert windows["text"].endswith(": the others are not judged yet, but not left out")
     said = "5,600 records, shuffled with seed 0 by numpy.random.default_rng(0), as datasets shuffles"
     assert release.manifest["source"]["given_split"].startswith(said)
     assert release.manifest["source"]["inputs"][0]["name"] == "balanced.jsonl"
