@@ -6,6 +6,7 @@ classes in test is taken.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import logging
 import os
@@ -227,7 +228,7 @@ def _write(config: BuildConfig, rows: Path, stated: Mapping[str, Any]) -> Releas
 
 def _take_all(labelled: Scored, rows: Path, config: BuildConfig) -> Drawn:
     """Put every work into its split: the first into train, in the order of the rows."""
-    ids = pl.scan_ndjson(rows, schema={"openalex_id": pl.String}).collect()["openalex_id"]
+    ids = pl.scan_ndjson(glob.escape(str(rows)), schema={"openalex_id": pl.String}).collect()["openalex_id"]
     place = pl.int_range(len(ids), eager=True).cast(pl.UInt64)
     places = pl.DataFrame([number_ids(plain_ids(ids)).alias("work_id"), place.alias("split_key")])
     split = pl.when(pl.col("split_key") < N_TRAIN).then(pl.lit("train")).otherwise(pl.lit("test"))

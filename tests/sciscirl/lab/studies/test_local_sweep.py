@@ -60,6 +60,7 @@ def test_a_run_that_fails_stops_no_other_and_goes_on_to_the_very_same_weights(op
     assert result.n_missing == 1
     assert result.table["name"].to_list()[:3] == ["exp4 sft", "exp4 sft_rl", "exp4 untrained"]
 
+    caplog.clear()
     with caplog.at_level(logging.INFO, logger="sciscirl.lab.studies.sweep"):
         result = asyncio.run(run_sweep(options))
     assert [line.rpartition(": ")[2] for line in caplog.messages if line.startswith("run ")] == [
