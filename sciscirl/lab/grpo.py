@@ -8,6 +8,7 @@ otherwise, ``docs/rl/local.md`` says it.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -313,6 +314,11 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     settle_processes()
     check_preset(preset)
     n_processes = count_processes()
+    if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
+        raise SciSciRLError(
+            "accelerate would share the weights out (FSDP), but backend=local samples answers of unlike lengths, so that "
+            "processes would wait for each other. Leave --use_fsdp out: each GPU then holds a whole model."
+        )
     if n_processes > 1 and preset.rules.table.share_penalty:
         raise SciSciRLError(
             f"preset {preset.name} pays by what all answers of a step say, and {n_processes} processes were started. "

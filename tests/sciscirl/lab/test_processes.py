@@ -132,6 +132,12 @@ def test_a_batch_that_processes_cannot_share_is_refused(toy_slice, primed_model,
             )
 
 
+def test_shared_out_weights_are_refused_where_answers_are_sampled(toy_slice, primed_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(SciSciRLError, match="Leave --use_fsdp out"):
+        grpo.refuse_options(resolve_run(LocalTrainOptions(**options_of(toy_slice, primed_model, tmp_path))))
+
+
 def test_several_gpus_in_one_process_are_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     with pytest.raises(SciSciRLError, match=r"3 GPUs are visible to one process.*accelerate launch --num_processes 3"):
