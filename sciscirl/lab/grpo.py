@@ -316,7 +316,7 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     n_processes = count_processes()
     if os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
         raise SciSciRLError(
-            "accelerate would share the weights out (FSDP), but backend=local samples answers of unlike lengths, so that "
+            "accelerate would share the weights out (FSDP), but backend=local samples answers of unlike lengths, so "
             "processes would wait for each other. Leave --use_fsdp out: each GPU then holds a whole model."
         )
     if n_processes > 1 and preset.rules.table.share_penalty:
