@@ -60,8 +60,9 @@ class OwnMetric:
         try:
             value: Any = self.call([{**row} for row in rows])  # which it may change
         except Exception as error:
-            line = traceback.extract_tb(error.__traceback__)[-1].lineno
-            return math.nan, f"failed in line {line} ({type(error).__name__}: {error})"
+            own = traceback.extract_tb(error.__traceback__)[1:]  # nothing where it cannot be called so
+            where = f" in line {own[-1].lineno}" if own else ""
+            return math.nan, f"failed{where} ({type(error).__name__}: {error})"
         finally:
             _is_asking.reset(token)
         if value is None:
@@ -132,8 +133,11 @@ def register_metric(
 def measure_own(frame: pl.DataFrame) -> dict[str, float]:
     """Compute every metric of one's own; one that is undefined has no key."""
     measured: dict[str, float] = {}
-    for name, metric in {} if _is_asking.get() else _METRICS.items():  # a metric may call measure_predictions
-        value, problem = metric.ask(frame.to_dicts())
+    if _is_asking.get() or not _METRICS:  # a metric may call measure_predictions
+        return measured
+    rows = frame.to_dicts()
+    for name, metric in _METRICS.items():
+        value, problem = metric.ask(rows)
         if problem:
             _warn_once(f"metric {name!r} {problem}. It is undefined here.")
         if not math.isnan(value):
@@ -147,9 +151,9 @@ def resample_own(frame: pl.DataFrame, papers: npt.NDArray[np.int64], often: npt.
     ``papers`` is the paper of each row, by number, and ``often`` (resamples, papers) how often each resample has it.
     """
     drawn: dict[str, Any] = {}
+    rows = frame.to_dicts() if _METRICS else []
+    places = np.arange(len(rows))
     for name, metric in _METRICS.items():
-        rows = frame.to_dicts()
-        places = np.arange(len(rows))
         values, problems = np.full(len(often), math.nan), list[str]()
         for number, counts in enumerate(often if not math.isnan(metric.ask(rows)[0]) else ()):
             values[number], problem = metric.ask([rows[place] for place in np.repeat(places, counts[papers])])

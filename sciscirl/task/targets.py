@@ -1,4 +1,4 @@
-"""Which task a name asks for: in a release, which may have a label of its own or some labels only, or in a record."""
+"""Find the task that a name means: in a release, which may have its own label or only some labels, or in a record."""
 
 from __future__ import annotations
 

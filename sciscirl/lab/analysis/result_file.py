@@ -67,7 +67,7 @@ def write_result(
 
     Raises:
         ReleaseError: the folder is no release, or has no such split.
-        PredictionsError: a paper is missing, unknown or twice, a label is none of disruption, or a confidence is wrong.
+        PredictionsError: a paper is missing, unknown or there twice. Or a label is unknown, or a confidence not 0 to 1.
 
     Example:
         >>> write_result("mine.result.json", "no-release", pl.DataFrame(), model="mine", saw="title")

@@ -171,7 +171,7 @@ def read_rules(folder: str | Path) -> TaskRules:
     paper)`` pays it. Presets may have changed since: what is read here has not.
 
     Raises:
-        SciSciRLError: the folder holds none of these, or it is damaged. Or the reward is a function that is not
+        SciSciRLError: the folder is no task, run or evaluation, or is damaged. Or its reward is a function, and is not
             registered here.
     """
     folder = real_path(Path(folder))

@@ -28,7 +28,7 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-#: The SDK leaves sockets open, which pytest would take for errors of other tests: a process of its own.
+#: Runs in its own process: the SDK leaves sockets open, and pytest would report them in other tests.
 PROGRAM_OF_A_USER = """
 import asyncio, json, os
 from pathlib import Path
@@ -113,7 +113,7 @@ def test_a_benchmark_of_the_cookbook_guards_a_run(visit):
     assert [*judged] == [0, 1]
     for row in judged.values():
         assert (row["eval/ifeval/num_examples"], row["eval/ifeval/num_errors"]) == (2, 0)
-        assert row["eval/ifeval/score"] <= 0.5  # nobody says 900 words in 64 tokens
+        assert row["eval/ifeval/score"] <= 0.5  # 64 tokens hold no 900 words
         assert "dev/label_match" in row
     asked = load_trajectories(str(home / "run/iteration_000001"), "ifeval")
     assert sorted(one.example_id for one in asked) == ["ifeval_1", "ifeval_2"]

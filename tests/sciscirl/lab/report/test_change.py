@@ -71,7 +71,7 @@ def home(tmp_path):
     return tmp_path
 
 
-def test_the_headline_is_what_a_count_by_hand_finds_in_either_order(home, say):
+def test_the_headline_equals_a_count_by_hand_in_either_order(home, say):
     words = [f"start={home / 'base'}", f"trained={home / 'rl'}"]
     headline, changes = say(*words)
     assert say(*reversed(words)) == (headline, changes)
