@@ -64,6 +64,7 @@ def list_steps(sizes: list[str]) -> list[Step]:
         Step("sciscinet", "", ["--works", str(n // 5), "--n-train", str(n // 200), "--n-test", str(n // 2_000)]),
         *(Step("engines", size, ["workers", "--size", size, *ingest_once]) for size in sizes[:-1]),
         Step("engines", sizes[-1], ["workers", "--size", sizes[-1]]),
+        *(Step(part, size, ["--size", size]) for part in ("update", "questions") for size in sizes),
         *([Step("scale", "", ["--sizes", scale])] if scale else []),
     ]
 
@@ -138,13 +139,8 @@ def is_done(step: Step, file: Path) -> bool:
 
 def page(folder: Path) -> str:
     """Return the table of all results in a folder, and where they come from."""
-
-    def place(file: Path) -> tuple[int, int]:
-        part, _, size = file.stem.partition("-")
-        return PARTS.index(part), ["", *SIZES].index(size)
-
-    files = [file for file in folder.glob("*.json") if file.stem.partition("-")[0] in PARTS]
-    results = {file.stem: json.loads(file.read_text()) for file in sorted(files, key=place)}
+    files = [folder / f"{step.name}.json" for step in list_steps([*SIZES])]
+    results = {file.stem: json.loads(file.read_text()) for file in files if file.exists()}
     by_origin: dict[str, list[str]] = {}
     for name, result in results.items():
         origin = f"{result['date']}, {result['machine']}\n  {result['versions']}\n  Peers: {result['peers']}"
