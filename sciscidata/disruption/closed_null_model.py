@@ -7,14 +7,14 @@ to its references. docs/measures/null_models.md derives the formula in these sym
 from __future__ import annotations
 
 import logging
-from itertools import pairwise
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import Float64Array, Int64Array
+from sciscidata._kernels.arrays import Float64Array, Int32Array
 from sciscidata.disruption.config import CDConfig, WindowYears
 from sciscidata.disruption.index import score_graph
 from sciscidata.disruption.null_model import NULL_CD_INDEX
@@ -25,6 +25,9 @@ from sciscidata.options.checks import check_value
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, require_columns
 
+if TYPE_CHECKING:
+    from sciscidata.disruption._expect_kernels import Lists
+
 logger = logging.getLogger(__name__)
 
 _STAGE: Final = "compute_expected_cd_index"
@@ -32,7 +35,8 @@ _STAGE: Final = "compute_expected_cd_index"
 _FEW_WORKS: Final = 500
 _STEP: Final = 0.25  # of the logarithm of s, in the integral
 _S: Final = np.exp(np.arange(np.log(1e-6), np.log(60), _STEP))
-_GRID: Final = np.arange(np.log(1e-8), np.log(70), 0.1)  # logarithms, where the transforms are known
+_GRID_STEP: Final = 0.1
+_GRID: Final = np.arange(np.log(1e-8), np.log(70), _GRID_STEP)  # logarithms, where the transforms are known
 #: As NULL_CD_INDEX, without the number of draws.
 EXPECTED_CD_INDEX: Final = pl.Schema({name: kind for name, kind in NULL_CD_INDEX.items() if name != "n_defined"})
 
@@ -64,7 +68,7 @@ def compute_expected_cd_index(
         SchemaMismatchError: when called, if a column is missing or has another dtype.
         WorkIdError, EmptyInputError: at collect, as in ``compute_cd_index``.
 
-    Memory: 8 bytes per work and year of the window, and 6 kB per work of one year.
+    Time: about that of one draw. Memory: 4 bytes per work and year of the window, and 12 per citation of these years.
 
     Source: this project's.
 
@@ -97,71 +101,68 @@ def compute_expected_cd_index(
     return with_original_ids(pl.defer(score, schema=EXPECTED_CD_INDEX), works)
 
 
+class _Year(NamedTuple):
+    """The citations of one citing year."""
+
+    refs: Int32Array
+    lists: Lists
+    sizes: Float64Array  # (cells): citations
+
+
 def expect(graph: CitationGraph, config: CDConfig) -> Float64Array:
     """Return mean and standard deviation (2, works) of every work with a year, NaN where undefined."""
-    n_years, starts = graph.years.size, graph.year_offsets
-    group = np.full(graph.n_works, n_years)  # works without a year are one more year
-    group[: graph.n_dated] = np.repeat(np.arange(n_years), np.diff(starts))
+    from sciscidata.disruption import _expect_kernels as kernels
+
+    years, starts = graph.years.astype(np.int64), graph.year_offsets
+    spans = [config.times_of_citers(year, config.window_years) for year in years.tolist()]
+    windows = [range(*np.searchsorted(years, [span.start, span.stop]).tolist()) for span in spans]
+    width = max(map(len, windows), default=0)
+    later = np.zeros((graph.n_works, width), np.int32)  # citers of each work; those of year j in column j % width
+    ends = np.append(starts[1:], graph.n_works)  # works without a year are one more cell
     expected = np.full((2, graph.n_dated), np.nan)
-    years = graph.years.astype(np.int64)
-    for y, (first, last) in enumerate(pairwise(starts.tolist())):
-        inside = config.times_of_citers(int(years[y]), config.window_years)
-        if window := range(*np.searchsorted(years, [inside.start, inside.stop]).tolist()):
-            expected[:, first:last] = _expect_year(graph, group, y, window)
+    kept, counted = dict[int, _Year](), range(0)
+    for y, window in enumerate(windows):
+        if not window:
+            continue
+        for j in (y, *window):
+            if j not in kept:
+                offsets = graph.ref_offsets[starts[j] : starts[j + 1] + 1]
+                lists = kernels.Lists(*kernels.list_cells(offsets, graph.refs, ends))
+                sizes = np.bincount(lists.cells, lists.counts, ends.size).astype(np.float64)
+                kept[j] = _Year(graph.refs[offsets[0] : offsets[-1]], lists, sizes)
+        for j in sorted(set(counted) ^ set(window)):  # years that leave come first, and make room
+            kernels.count_citers(kept[j].refs, later, j % width, j in counted)
+        counted, focal = window, slice(*starts[[y, y + 1]].tolist())
+        expected[:, focal] = _expect_year(kept[y], y, {j % width: kept[j] for j in window}, later, later[focal])
+        kept = {j: year for j, year in kept.items() if j in window}
     return expected
 
 
-def _citers(graph: CitationGraph, year: int) -> Int64Array:
-    """Count the citers of each work among those of a year."""
-    begin, end = graph.ref_offsets[graph.year_offsets[[year, year + 1]]]
-    return np.bincount(graph.refs[begin:end], minlength=graph.n_works)
+def _expect_year(
+    focal: _Year, y: int, window: Mapping[int, _Year], later: Int32Array, citers: Int32Array
+) -> Float64Array:
+    """Return mean and standard deviation for the works of the year ``y``; the keys of ``window`` are columns."""
+    from sciscidata.disruption import _expect_kernels as kernels
 
-
-def _references(graph: CitationGraph, group: Int64Array, year: int) -> Float64Array:
-    """Count the references of each work of a year, by their own years."""
-    first, last = graph.year_offsets[[year, year + 1]].tolist()
-    offsets, n_groups = graph.ref_offsets[first : last + 1], graph.years.size + 1
-    row = np.repeat(np.arange(last - first), np.diff(offsets))
-    cell = row * n_groups + group[graph.refs[offsets[0] : offsets[-1]]]
-    return np.bincount(cell, minlength=(last - first) * n_groups).reshape(-1, n_groups).astype(np.float64)
-
-
-def _expect_year(graph: CitationGraph, group: Int64Array, y: int, window: range) -> Float64Array:
-    """Return mean and standard deviation for the works of the year ``y``."""
-    cited = _citers(graph, y)
-    later = np.stack([_citers(graph, year) for year in window], axis=1)
-    in_window = later.sum(axis=1)
-    k, focal = _references(graph, group, y), slice(*graph.year_offsets[[y, y + 1]])
-    citers = in_window[focal].astype(np.float64)
-    # Of a citation of each cell: how often its work is cited in each year of the window, and log E exp(-s N_a).
-    per_year, log_phi = np.zeros((k.shape[1], len(window))), np.zeros((k.shape[1], _GRID.size))
-    for c in np.flatnonzero(k.any(axis=0)):
-        begin = int(graph.year_offsets[c])  # works without a year, and those known as references, come last
-        end = int(graph.year_offsets[c + 1]) if c < graph.years.size else graph.n_works
-        works = begin + np.flatnonzero(cited[begin:end])
-        chance = cited[works] / cited[works].sum()
-        per_year[c] = chance @ later[works]
-        values, place = np.unique(in_window[works], return_inverse=True)
-        transform = np.exp(-np.outer(np.exp(_GRID), values)) @ np.bincount(place, chance)
-        log_phi[c] = np.log(np.maximum(transform, 1e-300))
-    shared = np.zeros(citers.size)  # references that citers are expected to share, summed over citers
-    for i, year in enumerate(window):
-        refs = _references(graph, group, year)
-        to_focal, size = refs[:, y].copy(), refs.sum(axis=0)
-        if size[y]:
-            refs[:, y] = np.maximum(to_focal - 1, 0)
-            slots = to_focal @ refs / size[y]
-            shared += later[focal, i] * (k @ (slots * per_year[:, i] / np.maximum(size, 1)))
-    total = k @ per_year.sum(axis=1)  # E N
-    rho = np.divide(shared, citers * total, out=np.zeros_like(shared), where=citers * total > 0)
-    transforms = k @ log_phi
-    p = np.empty((3, citers.size, _S.size))
-    for shift, row in np.ndindex(3, citers.size):
-        p[shift, row] = np.interp(np.log(_S + shift * rho[row]), _GRID, transforms[row])
-    p = np.exp(p)
-    weight = _STEP * _S * np.exp(-_S * citers[:, None])
-    mean = citers * (weight * (2 * p[1] - p[0])).sum(axis=1)
-    square = citers**2 * (weight * _S * (4 * p[2] - 4 * p[1] + p[0])).sum(axis=1)
-    square += 4 * citers * (weight * _S * (p[1] - p[2])).sum(axis=1)
-    is_defined = k.any(axis=1) & (citers + total > 0)
-    return np.where(is_defined, [mean, np.sqrt(np.maximum(square - mean**2, 0))], np.nan)
+    refs, lists, sizes = focal
+    n = np.maximum(sizes, 1)
+    # Of the citations of each cell: how often its work is cited in each year of the window, and log E exp(-s N_a).
+    in_window, per_year = np.empty(refs.size, np.int32), np.zeros((sizes.size, later.shape[1]))
+    kernels.add_cited(refs, lists, later, in_window, per_year)
+    per_year /= n[:, None]
+    is_there = np.bincount(in_window) > 0
+    values, places = np.flatnonzero(is_there), np.cumsum(is_there) - 1
+    histogram, phi = np.zeros((sizes.size, values.size)), np.zeros((sizes.size, _GRID.size))
+    kernels.add_histogram(lists, in_window, places, histogram)
+    table = np.exp(np.maximum(-np.outer(values, np.exp(_GRID)), -700))  # smaller numbers are not normal, and slow
+    kernels.add_mixtures(histogram, table, phi)
+    log_phi = np.log(np.maximum(phi / n[:, None], 1e-300))
+    shares = np.zeros_like(per_year)  # references that a citer of each year shares with the focal work
+    for column, citing in window.items():
+        pairs = np.zeros(sizes.size)
+        kernels.add_pairs(citing.lists, y, pairs)
+        of_each = pairs / max(citing.sizes[y], 1)
+        shares[:, column] = of_each * per_year[:, column] / np.maximum(citing.sizes, 1)
+    grid, expected = kernels.Grid(_GRID[0], _GRID_STEP, _S, _STEP), np.full((2, citers.shape[0]), np.nan)
+    kernels.expect_works(lists, citers, log_phi, per_year.sum(axis=1), shares, grid, expected)
+    return expected
