@@ -54,8 +54,7 @@ def list_steps(sizes: list[str]) -> list[Step]:
     size, (n, scale) = sizes[-1], SIZES[sizes[-1]]
     return [
         Step("first_call", "", []),
-        *(Step(part, each, ["--size", each]) for part in ("cd_index", "novelty") for each in sizes),
-        Step("label_confidence", "", ["--size", size]),
+        *(Step(part, each, ["--size", each]) for part in ("cd_index", "novelty", "label_confidence") for each in sizes),
         Step("null_models", "", ["--size", size]),
         Step("abstracts", "", []),
         Step("snapshot", "", ["--parts", "4", "--records", "10000", "--repeats", "2"]),

@@ -6,6 +6,7 @@ A script whose figures ``all.py`` gathers ends in ``show``: a table to read or, 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -16,7 +17,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: Linux counts peak memory in KiB, macOS in bytes.
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
@@ -106,6 +110,14 @@ def timed(work: Callable[[], Any], repeats: int = 1) -> tuple[dict[str, float], 
         result = work()
         taken.append((cpu_seconds() - cpu, time.perf_counter() - start))
     return {"cpu_s": min(cpu for cpu, _ in taken), "wall_s": min(wall for _, wall in taken)}, result
+
+
+def fingerprint(frame: pl.DataFrame) -> str:
+    """Return twelve digits of the SHA-256 of all values, in the order of the first column."""
+    frame, digest = frame.sort(frame.columns[0]), hashlib.sha256()
+    for column in frame.iter_columns():
+        digest.update(column.to_numpy().tobytes())
+    return digest.hexdigest()[:12]
 
 
 def try_process(task: str, tool: str, *command: str, **options: str) -> Row:
