@@ -26,6 +26,9 @@ _SERIES_K = 256  # from here on, s + n_k takes the series where only differences
 _NEAR, _MANY = 6, 1_024
 _KEPT_BITS = 14
 _KEPT = 1 << _KEPT_BITS
+_WIDE = 2.0**-9  # cut-offs from here on: works that share n_i and n_j share a table
+_MOST_GROUPED = 100  # citers; with more, few works share a table
+_N_EXACT, _LARGEST_K = 4_097, 5_120  # means of n_k that are computed, and beyond every n_k of their redraws
 _GRID, _WIDTH = 128, 24.0  # values, and standard deviations that they span, of a rate
 _CLOSE, _SIMPLE, _SECANTS = 2.0**-10, 256, 9  # of an end of an interval: relative error, denominators, quick steps
 _RARE = 1e-10  # redraws beyond this probability do not count in an interval
@@ -58,12 +61,22 @@ class Scratch(NamedTuple):
     tops: Int64Array  # (2, _NEAR + 2): largest total with which a difference is disruptive, and consolidating
 
 
+class Grouped(NamedTuple):
+    """What works that follow each other need once, where a difference of 1 may be neutral."""
+
+    spread: Float64Array  # (2, 2, _LARGEST_K): see _spread, of disruptive and of consolidating
+    lasts: Int64Array  # (2): the last places of these that are not 0
+    places: Int64Array  # (_N_EXACT, 3): of each mean n_k, where its probabilities begin, the first n_k, how many
+    all_below: Float64Array  # of at most each n_k
+
+
 class Kept(NamedTuple):
     """What works that share n_i, n_j and cell need once."""
 
     keys: Int64Array  # (_KEPT): n_i, n_j and cell of a slot, or -1
     chances: Float64Array  # (_KEPT, 2): of disruptive, and of consolidating
     moments: Float64Array  # (2 _NEAR _KEPT, 4): see _moments
+    group: Grouped
 
 
 @helper
@@ -161,15 +174,21 @@ def _least_difference(n, cut, inclusive):
 
 
 @helper
-def _urn(s, x, a, b, g):
-    """Return the probabilities that x, and that at least x, of the first s drawn are of n_i."""
+def _urn_of(s, x, a, b, g):
+    """Return the probability that x of the first s drawn are of n_i."""
     chance = math.lgamma(s + 1) - math.lgamma(x + 1) - math.lgamma(s - x + 1)
     if g == 0:
         chance += x * math.log(a / (a + b)) + (s - x) * math.log(b / (a + b))
     else:
         chance += math.lgamma(a + x) - math.lgamma(a) + math.lgamma(b + s - x) - math.lgamma(b)
         chance -= math.lgamma(a + b + s) - math.lgamma(a + b)
-    chance = now = math.exp(chance)
+    return math.exp(chance)
+
+
+@helper
+def _urn(s, x, a, b, g):
+    """Return the probabilities that x, and that at least x, of the first s drawn are of n_i."""
+    chance = now = _urn_of(s, x, a, b, g)
     others = 0.0
     if x * (a + b) < s * a:
         while x > 0 and now > _NEGLIGIBLE * others:
@@ -334,6 +353,82 @@ def _chances(u, a, b, n, form, cuts, s_chance, k_below, has_say):
 
 
 @helper
+def _spread(totals, a, b, g, cut, inclusive, spread):
+    """Write the probability that n_k of 0, 1, ... is the largest one with which the index reaches the cut-off above 0.
+
+    What is larger than all n_k goes into the last place. Then each place gets the sum from there on into the second
+    row. Return the largest n_k with a probability.
+    """
+    first, size, chance = totals
+    last = np.int64(-1)
+    for at in range(_LARGEST_K):
+        spread[0, at] = 0.0
+    for s in range(max(first, 1), first + size):
+        lowest = s // 2 + 1
+        begin = min(max(np.int64(s * (a / (a + b))), lowest), s)
+        peak = chance[s - first] * _urn_of(s, begin, a, b, g)
+        for way in range(2):
+            x, now = begin, peak
+            if way == 1:
+                now *= x / (s - x + 1) * (b + g * (s - x)) / (a + g * (x - 1))
+                x -= 1
+            while lowest <= x <= s and now > _NEGLIGIBLE:
+                most = _largest_total(2 * x - s, cut, inclusive) - s
+                if most >= 0:
+                    most = min(most, _LARGEST_K - 1)
+                    spread[0, most] += now
+                    last = max(last, most)
+                if way == 1:
+                    now *= x / (s - x + 1) * (b + g * (s - x)) / (a + g * (x - 1))
+                    x -= 1
+                else:
+                    now *= (s - x) / (x + 1) * (a + g * x) / (b + g * (s - x - 1))
+                    x += 1
+    from_here = 0.0
+    for at in range(last, -1, -1):
+        from_here += spread[0, at]
+        spread[1, at] = from_here
+    return last
+
+
+@helper
+def _wide_chances(u, a, b, n, form, cuts, s_chance, group, is_new):
+    """Return what ``_chances`` does; works that share n_i, n_j and cell share ``group``, and those that share n_k."""
+    low, high, inclusive = cuts
+    spread, lasts, places, all_below = group
+    g, scale, v, least = form
+    if is_new:
+        first, size = _fill(u * scale, v, least, s_chance)
+        totals = first, size, s_chance
+        lasts[0] = _spread(totals, a, b, g, high, inclusive, spread[0])
+        lasts[1] = _spread(totals, b, a, g, -low, inclusive, spread[1])
+    k_first = k_size = np.int64(0)
+    if n - _reach(float(n), v) - 3 <= max(lasts[0], lasts[1]):
+        if places[n, 2] == 0:
+            places[n, 1], places[n, 2] = _fill_k_below(n, scale, v, all_below[places[n, 0] :])
+        k_first, k_size = places[n, 1], places[n, 2]
+        k_below = all_below[places[n, 0] :]
+    up = down = 0.0
+    for side in range(2 if k_size else 0):
+        found, end = 0.0, min(k_first + k_size, lasts[side] + 1)
+        for at in range(k_first, end):
+            found += spread[side, 0, at] * k_below[at - k_first]
+        if lasts[side] >= k_first + k_size:
+            found += spread[side, 1, k_first + k_size]
+        if side == 0:
+            up = found
+        else:
+            down = found
+    return up, down
+
+
+@kernel
+def is_wide(low, high):
+    """Whether works that share n_i and n_j share a table: a difference of 1 may be neutral."""
+    return low <= -_WIDE and high >= _WIDE
+
+
+@helper
 def _fill_tops(cuts, tops):
     """Write the largest total for which a difference of 1, 2, ... still is disruptive, and consolidating; else 0."""
     low, high, inclusive = cuts
@@ -387,10 +482,13 @@ def label_chances(works, prior, is_shrunk, cuts, scratch, shared, chances):
     n_i, n_j, n_k, cd_index, cell = works
     low, high, inclusive = cuts
     s_chance, k_below, tops = scratch
-    keys, kept, moments = shared
+    keys, kept, moments, group = shared
     form = (1, 0.5, 0.5, 1) if is_shrunk else (0, 1.0, 0.0, 0)
     v = form[2]
     _fill_tops(cuts, tops)
+    has_groups = is_wide(low, high)
+    last = np.int64(-1), np.int64(-1), np.int64(-1), np.int64(-1)
+    of_last = 0.0, 0.0
     narrow, nearly = min(tops[0, 1], tops[1, 1]), min(tops[0, _NEAR + 1], tops[1, _NEAR + 1])
     zero_is_up, zero_is_down = high < 0 or (high == 0 and inclusive), low > 0 or (low == 0 and inclusive)
     for row in range(n_i.size):
@@ -402,10 +500,18 @@ def label_chances(works, prior, is_shrunk, cuts, scratch, shared, chances):
         total, u = i + j + n, float(i + j)
         far = _far_total(float(total), v)
         a, b = i + prior[c, 0], j + prior[c, 1]
+        is_grouped = has_groups and a > 0 and b > 0 and n < _N_EXACT and i + j <= _MOST_GROUPED
         is_shared = i < _MANY and j < _MANY and c < 1 << 40 and (far < narrow or (far < nearly and n >= _SERIES_K))
+        is_shared = is_shared and not is_grouped
         key = (c << 20) | (i << 10) | j
         slot = np.int64((np.uint64(key) * WEYL) >> np.uint64(64 - _KEPT_BITS))
-        if is_shared and keys[slot] == key:
+        if is_grouped:
+            is_new = last[:3] != (i, j, c)
+            if is_new or last[3] != n:
+                of_last = _wide_chances(u, a, b, n, form, cuts, s_chance, group, is_new)
+                last = i, j, c, n
+            up, down = of_last
+        elif is_shared and keys[slot] == key:
             up, down = kept[slot, 0], kept[slot, 1]
         else:
             up, down = _chances(u, a, b, n, form, cuts, s_chance, k_below, not is_shared)
@@ -456,7 +562,12 @@ def scratch_of(most, v):
 
 def scratch_of_labels():
     """Return the arrays that keep what works share."""
-    return Kept(np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2)), np.empty((2 * _NEAR * _KEPT, 4)))
+    places = np.zeros((_N_EXACT, 3), np.int64)
+    room = 2 * (_DEVIATIONS * np.sqrt(2.0 * np.arange(_N_EXACT))).astype(np.int64) + 2 * _FEWEST + 4
+    places[1:, 0] = np.cumsum(room)[:-1]
+    kept = np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2)), np.empty((2 * _NEAR * _KEPT, 4))
+    group = np.empty((2, 2, _LARGEST_K)), np.empty(2, np.int64), places, np.empty(room.sum())
+    return Kept(*kept, Grouped(*group))
 
 
 @helper

@@ -317,11 +317,18 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, prior: LabelPrior | None) -
     columns = np.full((len(_COLUMNS), rows.height), np.nan)
 
     def find(at: slice | Int64Array, low: float, high: float, inclusive: bool, into: Float64Array) -> None:
+        order = slice(None)
+        if kernels.is_wide(low, high):  # works that share n_i and n_j follow each other
+            at = np.arange(rows.height)[at]
+            order = np.lexsort((n_k[at], n_j[at], n_i[at]))
+            at = at[order]
         most = int((n_i[at].astype(np.int64) + n_j[at]).max(initial=0))
         one, both, other = (read_only(column[at]) for column in (n_i, n_j, n_k))
         works = kernels.Works(one, both, other, read_only(cd_index[at]), read_only(cell[at]))
         room = kernels.scratch_of(most, 0.5 if shrink else 0.0), kernels.scratch_of_labels()
-        kernels.label_chances(works, ab, shrink, kernels.Cuts(float(low), float(high), inclusive), *room, into)
+        found = np.empty(into.shape)
+        kernels.label_chances(works, ab, shrink, kernels.Cuts(float(low), float(high), inclusive), *room, found)
+        into[:, order] = found
 
     def work(span: tuple[int, int]) -> None:
         part = slice(*span)
