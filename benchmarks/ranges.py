@@ -31,9 +31,10 @@ from benchmarks import measure
 from benchmarks.graphs import generate
 from benchmarks.label_confidence import CITERS, LABELS, Graph, is_cited, pair_up, read_graphs, score
 from benchmarks.real_graphs import LAST_YEAR, scan_real
-from sciscidata.disruption import _label_kernels as kernels
+from sciscidata.disruption._exact_label_kernels import Cuts
 from sciscidata.disruption.closed_null_model import expect
 from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.label_chances import chances_of_rates
 from sciscidata.disruption.label_confidence import best_expected
 from sciscidata.disruption.label_prior import classes_of, find_label_prior
 from sciscidata.disruption.null_model import Draws, score_nulls
@@ -178,7 +179,7 @@ def families(counts: np.ndarray) -> Iterator[tuple[str, DrawRates]]:
 def judge_worlds(counts: np.ndarray) -> dict[str, Any]:
     """Return the best expected accuracy and macro-F1 of predictors that know the rates, minus the ceiling."""
     cut, found = ssd.LabelThresholds(), {}
-    cuts = kernels.Cuts(cut.consolidating_max, cut.disruptive_min, cut.inclusive)
+    cuts = Cuts(float(cut.consolidating_max), float(cut.disruptive_min), cut.inclusive)
     counts = counts[counts[:, :2].sum(axis=1) > 0]
     for name, draw_rates in families(counts):
         for size, n_worlds in WORLD_SIZES.items():
@@ -190,8 +191,7 @@ def judge_worlds(counts: np.ndarray) -> dict[str, Any]:
                 n_k = rng.poisson(taken[:, 2])
                 rates = np.maximum(np.stack([citers * share, citers * (1 - share)], 1), 1e-9)
                 drawn = np.column_stack([rng.poisson(rates), n_k])
-                cited, chances = drawn[:, :2].sum(axis=1) > 0, np.empty((size, 3))
-                kernels.chances_by_rate(rates, n_k, cuts, kernels.scratch_of(rates.sum(axis=1).max(), 0.0), chances)
+                cited, chances = drawn[:, :2].sum(axis=1) > 0, chances_of_rates(rates, n_k, cuts)
                 ceiling = ssd.find_label_ceiling(with_index(drawn[cited]))
                 best = best_expected(chances[cited])
                 beyond.append((best[0] - ceiling.accuracy, best[1] - ceiling.macro_f1))

@@ -76,7 +76,9 @@ def compute_cd_interval(scores: AnyFrame, *, level: float = 0.95, prior: LabelPr
 
 def _find_intervals(rows: pl.DataFrame, level: float, prior: LabelPrior) -> pl.DataFrame:
     """Return the ends and the mean of every row."""
-    from sciscidata.disruption import _label_kernels as kernels
+    from sciscidata.disruption import _interval_kernels as kernels
+    from sciscidata.disruption._exact_label_kernels import EXACT_K
+    from sciscidata.disruption._label_kernels import Works, room_for
 
     counts = ["n_i", "n_j", "n_k"]
     is_known = pl.col("cd_index").is_not_nan()  # null stays null
@@ -91,8 +93,8 @@ def _find_intervals(rows: pl.DataFrame, level: float, prior: LabelPrior) -> pl.D
         part = slice(*span)
         most = int((n_i[part].astype(np.int64) + n_j[part]).max(initial=0))
         one, both, other = (read_only(column[part]) for column in (n_i, n_j, n_k))
-        some = kernels.Works(one, both, other, read_only(np.empty(0)), read_only(cell[part]))
-        kernels.index_ends(some, ab, tail, z, kernels.scratch_of(most, 0.5), ends[:, part])
+        some = Works(one, both, other, read_only(np.empty(0)), read_only(cell[part]))
+        kernels.index_ends(some, ab, tail, z, (room_for(most, 0.5), room_for(EXACT_K, 0.5)), ends[:, part])
 
     run_all(work, pairwise([*range(0, works.height, _AT_ONCE), works.height]), pl.thread_pool_size())
     shrunk = find_means(works, prior)

@@ -12,6 +12,7 @@ import polars as pl
 
 from sciscidata._kernels.arrays import Float64Array, Int64Array, read_only
 from sciscidata._support.parallel import run_all
+from sciscidata.disruption.label_chances import chances_of_rates, write_chances
 from sciscidata.disruption.label_prior import COUNTS, LabelPrior, choose_prior, classes_of, count_citers, fit_prior
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
@@ -206,7 +207,8 @@ def redraw_labels(
     population: Population = "judged",
 ) -> Redraws:
     """Spread works over 16 pairs of rates each, at most the first ``most`` of a label. See ``find_label_ceiling``."""
-    from sciscidata.disruption import _label_kernels as kernels
+    from sciscidata.disruption._exact_label_kernels import Cuts
+    from sciscidata.disruption._label_kernels import spread_rates
 
     stage = "find_label_ceiling"
     frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=COUNTS)
@@ -236,14 +238,14 @@ def redraw_labels(
     rows, at = rows[at], at.to_numpy()
     n_i, n_j, n_k, cell = n_i[at], n_j[at], n_k[at], cell[at]
     chances = np.empty((rows.height, _PAIRS, 3))
+    cuts = Cuts(float(cut.consolidating_max), float(cut.disruptive_min), cut.inclusive)
 
     def work(span: tuple[int, int]) -> None:
         part = slice(*span)
         rates = np.empty((span[1] - span[0], _PAIRS, 2))
-        kernels.spread_rates(n_i[part], n_j[part], cell[part], ab, rates)
-        cuts = kernels.Cuts(float(cut.consolidating_max), float(cut.disruptive_min), cut.inclusive)
-        scratch, n_k_each = kernels.scratch_of(rates.sum(axis=2).max(), 0.0), np.repeat(n_k[part], _PAIRS)
-        kernels.chances_by_rate(rates.reshape(-1, 2), n_k_each, cuts, scratch, chances[part].reshape(-1, 3))
+        spread_rates(n_i[part], n_j[part], cell[part], ab, rates)
+        found = chances_of_rates(rates.reshape(-1, 2), np.repeat(n_k[part], _PAIRS), cuts)
+        chances[part] = found.reshape(chances[part].shape)
 
     run_all(work, pairwise([*range(0, rows.height, 1 << 12), rows.height]), pl.thread_pool_size())
     return Redraws(rows["disruption_label"], chances, counts)
@@ -308,31 +310,31 @@ def _weigh(counts: Mapping[str, int], shares: Mapping[str, float]) -> Float64Arr
 
 def _score(rows: pl.DataFrame, cut: LabelThresholds, prior: LabelPrior | None) -> pl.DataFrame:
     """Return the chances of every row; those of plain counts without a prior."""
-    from sciscidata.disruption import _label_kernels as kernels
+    from sciscidata.disruption._exact_label_kernels import Cuts
+    from sciscidata.disruption._label_kernels import Works
 
     n_i, n_j, n_k = (rows[name].fill_null(0).to_numpy() for name in ("n_i", "n_j", "n_k"))
     cd_index = rows["cd_index"].fill_null(float("nan")).to_numpy()
     shrink = prior is not None
     cell, ab = (classes_of(n_k), prior.of_classes()) if prior else (np.zeros(rows.height, np.int64), np.zeros((1, 2)))
-    columns = np.full((len(_COLUMNS), rows.height), np.nan)
+    columns = np.full((len(_COLUMNS), rows.height), np.nan) if cut.cells else np.empty((len(_COLUMNS), rows.height))
 
-    def find(at: slice | Int64Array, low: float, high: float, inclusive: bool, into: Float64Array) -> None:
-        most = int((n_i[at].astype(np.int64) + n_j[at]).max(initial=0))
+    def find(at: slice | Int64Array, cuts: tuple[float, float, bool], into: Float64Array) -> None:
         one, both, other = (read_only(column[at]) for column in (n_i, n_j, n_k))
-        works = kernels.Works(one, both, other, read_only(cd_index[at]), read_only(cell[at]))
-        room = kernels.scratch_of(most, 0.5 if shrink else 0.0), kernels.scratch_of_labels()
-        kernels.label_chances(works, ab, shrink, kernels.Cuts(float(low), float(high), inclusive), *room, into)
+        works = Works(one, both, other, read_only(cd_index[at]), read_only(cell[at]))
+        low, high, inclusive = cuts
+        write_chances(works, ab, Cuts(float(low), float(high), inclusive), into, shrink=shrink)
 
     def work(span: tuple[int, int]) -> None:
         part = slice(*span)
-        find(part, cut.consolidating_max, cut.disruptive_min, cut.inclusive, columns[:, part])
+        find(part, (cut.consolidating_max, cut.disruptive_min, cut.inclusive), columns[:, part])
 
     def work_by_rank(of_cell: tuple[str, list[int]]) -> None:
         at = np.array(of_cell[1])
         low, first, last, high = cut.cells[of_cell[0]]
         ends, middle = np.empty((2, len(_COLUMNS), at.size))
-        find(at, low, high, True, ends)
-        find(at, first, last, False, middle)
+        find(at, (low, high, True), ends)
+        find(at, (first, last, False), middle)
         cd, chances = cd_index[at], [ends[1], middle[2], ends[3]]
         own = np.select([cd <= low, (first <= cd) & (cd <= last), cd >= high], chances, np.nan)
         columns[:, at] = [own, *chances]

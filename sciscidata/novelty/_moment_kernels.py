@@ -17,7 +17,7 @@ from sciscidata._kernels.compile import kernel
 
 _ROUNDING = 1e-12  # of what a difference is taken from: no more than this is nothing
 _CANCELLED = 1e-9  # of a variance: no more than this is left to a shortcut
-_TILE_BYTES = 2**18  # a part of the smallest second-level cache
+TILE_BYTES = 2**18  # a part of the smallest second-level cache
 
 
 class Strata(NamedTuple):
@@ -47,25 +47,28 @@ class Shortcut(NamedTuple):
     of_row: Float64Array  # (places, 4): factors of a in those that it has
     support: AnyArray  # (places): these strata, venue by venue
     begins: Int64Array  # (venues + 1): where the places of each venue begin
+    shares: Float64Array  # (venues, strata)
     parts: Float64Array  # (venues, strata): see Sums
+    sizes: Float64Array  # (strata): slots
     is_sure: BoolArray  # (venues): a pair cannot fill a stratum
     total: float  # sum of the weights
 
 
 @kernel
-def moments_of_cells(cells, tables, mean_out, deviation_out):
+def moments_of_cells(cells, tables, tile, cursor, mean_out, deviation_out):
     """Write mean and standard deviation of every cell's count, a != b; NaN where it cannot vary.
 
-    The deviation is 0 where the shortcuts cancel it, and negative where it may be rounding only. Partners must ascend
-    in each row. Venues are visited tile by tile, to stay in cache. Formulas: docs/measures/atypicality.md.
+    The deviation is 0 where the shortcuts cancel it, and negative where it may be rounding only. The count surely
+    varies if a linear part is positive whatever a and b have to do with each other. That of a stratum is a quadratic
+    form in the two venues' u - mean u. It is positive definite unless the two fill the stratum, or one of them is not
+    there. Then only the other one's ``parts`` count.
+
+    Partners must ascend in each row. Venues are visited tile by tile, to stay in cache. ``cursor`` (rows) is the next
+    cell of each row: the first. Formulas: docs/measures/atypicality.md.
     """
-    cell_starts, partners, first = cells.starts, cells.partners, cells.first
-    of_partner, of_row, support, begins, parts, is_sure, total = tables
-    cursor = cell_starts[:-1].copy()  # the next cell of each row
+    cell_starts, partners, _, first = cells
+    of_partner, of_row, support, begins, shares, parts, sizes, is_sure, total = tables
     n_venues, n_strata = parts.shape
-    tile = max(1, _TILE_BYTES // (32 * n_strata))
-    if tile * partners.size < 3 * cursor.size * n_venues:  # so few cells a row that fetching the row costs more
-        tile *= 4
     for tile_end in range(first + tile, n_venues + tile, tile):
         for a in range(first, min(tile_end, first + cursor.size)):
             row_parts, row_begin, row_end = parts[a], np.uint64(begins[a]), np.uint64(begins[a + 1])
@@ -91,7 +94,14 @@ def moments_of_cells(cells, tables, mean_out, deviation_out):
                     variance += double * double / total
                 mean_out[cell] = mean
                 if variance > _CANCELLED * positive:
-                    deviation_out[cell] = math.sqrt(variance) if shared > 0 and is_sure[a] else -math.sqrt(variance)
+                    varies = shared > 0 and is_sure[a]
+                    c = 0
+                    while not varies and c < n_strata:
+                        x_a, x_b = shares[a, c], shares[b, c]
+                        some = (x_a > 0 and parts[b, c] > 0) or (x_b > 0 and row_parts[c] > 0)
+                        varies = some and (x_a + x_b) * sizes[c] < sizes[c] - 0.5
+                        c += 1
+                    deviation_out[cell] = math.sqrt(variance) if varies else -math.sqrt(variance)
                 else:
                     deviation_out[cell] = 0.0 if positive > 0 else np.nan
                 cell += np.uint64(1)
@@ -100,31 +110,16 @@ def moments_of_cells(cells, tables, mean_out, deviation_out):
 
 @kernel
 def settle_doubts(cells, strata, shares, parts, deviation):
-    """Replace every deviation that is not positive: by its opposite if the count surely varies, else the exact one.
-
-    It surely varies if a linear part is positive whatever a and b have to do with each other. That of a stratum is a
-    quadratic form in the two venues' u - mean u. It is positive definite unless the two fill the stratum, or one of
-    them is not there. Then only the other one's ``parts`` count. The exact one takes no shortcut, and is NaN where the
-    count cannot vary.
-    """
-    cell_starts, partners = cells.starts, cells.partners
+    """Replace every deviation that is not positive by the exact one; NaN where a count cannot vary."""
+    cell_starts, partners, _, first = cells
     sizes, two, three, _, weights, within = strata
     for at in range(cell_starts.size - 1):
-        a = cells.first + at
+        a = first + at
         for cell in range(cell_starts[at], cell_starts[at + 1]):
             if deviation[cell] > 0 or deviation[cell] != deviation[cell]:
                 continue
             b = partners[cell]
             x_a, x_b, parts_a, parts_b = shares[a], shares[b], parts[a], parts[b]
-            c = 0 if deviation[cell] < 0 else sizes.size
-            while c < sizes.size:
-                some = (x_a[c] > 0 and parts_b[c] > 0) or (x_b[c] > 0 and parts_a[c] > 0)
-                if some and (x_a[c] + x_b[c]) * sizes[c] < sizes[c] - 0.5:
-                    break
-                c += 1
-            if c < sizes.size:
-                deviation[cell] = -deviation[cell]
-                continue
             variance = 0.0
             for c in range(sizes.size):
                 size, product = sizes[c], x_a[c] * x_b[c]
@@ -153,10 +148,11 @@ def settle_doubts(cells, strata, shares, parts, deviation):
 
 
 @kernel
-def add_co_occurrence(slots, two, three):
-    """Add sums over works of k_c k_d and k_c k_d k_e, c >= d >= e only, of their numbers of slots k per stratum."""
-    offsets, strata = slots.offsets, slots.strata
-    k, met = np.zeros(two.shape[0]), np.empty(two.shape[0], np.int32)  # of one work; met: its strata
+def add_co_occurrence(offsets, strata, k, met, two, three):
+    """Add sums over works of k_c k_d and k_c k_d k_e, c >= d >= e only, of their numbers of slots k per stratum.
+
+    ``k`` (strata) is 0 before and after, ``met`` (strata) is scratch: the strata of one work.
+    """
     for work in range(offsets.size - 1):
         n = 0
         for s in range(offsets[work], offsets[work + 1]):
@@ -183,17 +179,18 @@ def add_co_occurrence(slots, two, three):
 
 
 @kernel
-def add_sums_over_strata(shares, strata, sums):
+def add_sums_over_strata(shares, strata, sums, scratch, support):
     """Add means = shares @ ``expected`` and joint = (x (1 - x)) @ ``weights``, in the order of the strata.
 
     A linear algebra library promises no order. Also write n / (n - 1) times the sum of (u - mean u)^2 over the slots of
     a stratum. This u is the expected number of partners of a venue, for a slot that holds another one (``parts``) or
     itself (``own_parts``). Inside the slot's own stratum the share m / n becomes m / (n - 2), or (m - 1) / (n - 2).
+
+    ``scratch`` (2, strata) and ``support`` (strata) are of one venue.
     """
     sizes, two, three, expected, weights, _ = strata
     means, joint, parts, own_parts = sums
     n_venues, n_strata = shares.shape
-    scratch, support = np.empty((2, n_strata)), np.empty(n_strata, np.int64)
     for v in range(n_venues):
         n = 0
         for c in range(n_strata):

@@ -59,15 +59,14 @@ def shuffle_cells(key, year_numbers, slots, shuffled):
 
 
 @kernel
-def count_cells(groups, same_venue, tally, cells):
+def count_cells(groups, same_venue, tally, row, cells):
     """Count venue pairs row by row, partners ascending; write them to ``cells``, and return how many there are.
 
-    ``tally`` (venues) is 0 before and after.
+    ``tally`` (venues) is 0 before and after, ``row`` (venues + 1) is scratch: the partners of a row.
     """
     row_starts, row_groups, venues = groups.row_starts, groups.row_groups, groups.venues
     counts, ends = groups.counts, groups.ends
     n_venues = tally.size
-    row = np.empty(n_venues + 1, np.int32)  # the partners of a row
     cells.starts[0] = start = 0
     for at in range(cells.starts.size - 1):
         a = cells.first + at

@@ -116,7 +116,7 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
     size = np.diff(starts).astype(np.float64)
     n, n_venues = size.size, slots.n_venues
     two, three = np.zeros((n, n)), np.zeros((n, n, n))
-    kernels.add_co_occurrence(slots, two, three)
+    kernels.add_co_occurrence(slots.offsets, slots.strata, np.zeros(n), np.empty(n, np.int32), two, three)
     two = np.maximum(two, two.T)  # whole numbers in one corner, zeros elsewhere
     three = reduce(np.maximum, (three.transpose(order) for order in permutations(range(3))))
     in_strata = np.bincount(slots.venues.astype(np.int64) * n + slots.strata, minlength=n_venues * n)
@@ -143,7 +143,7 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
         zeros: Float64Array = np.zeros((3, *x.shape))
         means, joint, own_parts = zeros
         sums = kernels.Sums(means, joint, parts[rows], own_parts)
-        kernels.add_sums_over_strata(x, strata, sums)
+        kernels.add_sums_over_strata(x, strata, sums, np.empty((2, n)), np.empty(n, np.int64))
         table[:, :, 0], table[:, :, 1] = means, parts[rows] + joint
         table[:, :, 2], table[:, :, 3] = x * np.sqrt(parts[rows]), x * np.sqrt(margin)
         there = np.nonzero(x)
@@ -158,16 +158,21 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
 
     step = max(1, _NUMBERS_AT_ONCE // n)
     run_all(fill, range(0, n_venues, step), n_threads)
-    tables = kernels.Shortcut(of_partner, of_row, support, begins, parts, is_sure, margin.cumsum()[-1])
+    total = margin.cumsum()[-1]
+    tables = kernels.Shortcut(of_partner, of_row, support, begins, shares, parts, size, is_sure, total)
 
     def moments(cells: Cells) -> tuple[Float64Array, Float64Array]:
         mean, deviation = np.empty((2, cells.observed.size))
-        kernels.moments_of_cells(cells, tables, mean, deviation)
+        cursor, tile = cells.starts[:-1].copy(), max(1, kernels.TILE_BYTES // (32 * n))
+        if tile * cells.partners.size < 3 * cursor.size * n_venues:  # so few cells a row that fetching it costs more
+            tile *= 4
+        kernels.moments_of_cells(cells, tables, tile, cursor, mean, deviation)
         firsts = cells.starts[:-1][np.diff(cells.starts) > 0]  # partners ascend, so that of a venue itself comes first
         venues = cells.first + np.flatnonzero(np.diff(cells.starts))
         is_own = cells.partners[firsts] == venues
         mean[firsts[is_own]], deviation[firsts[is_own]] = of_one[:, venues[is_own]]
-        kernels.settle_doubts(cells, strata, shares, parts, deviation)
+        if (deviation <= 0).any():  # rare, so this loop is seldom compiled
+            kernels.settle_doubts(cells, strata, shares, parts, deviation)
         return mean, deviation
 
     return moments

@@ -177,7 +177,7 @@ def observe(groups: Groups, *, same_venue_pairs: bool = True, rows: tuple[int, i
     # Memory that is not written is not taken.
     starts, partners = np.empty(last - first + 1, np.int64), np.empty(n_entries, np.int32)
     cells = Cells(starts, partners, np.empty(n_entries, tally.dtype), first)
-    n = kernels.count_cells(groups, same_venue_pairs, tally, cells)
+    n = kernels.count_cells(groups, same_venue_pairs, tally, np.empty(tally.size + 1, np.int32), cells)
     return cells._replace(partners=partners[:n], observed=cells.observed[:n])
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import sciscidata as ssd
-from sciscidata.disruption import label_confidence
+from sciscidata.disruption import label_chances, label_confidence
+from sciscidata.disruption.label_chances import chances_of_rates, write_chances
 from sciscidata.disruption.label_confidence import (
     best_expected,
     compute_label_confidence,
@@ -65,6 +66,12 @@ def chances(counts, cut: LabelThresholds = DEFAULT, **options) -> np.ndarray:
     return compute_label_confidence(scores(counts), cut, **options).select(CHANCES).collect().to_numpy()
 
 
+def cuts_of(cut: LabelThresholds):
+    from sciscidata.disruption._exact_label_kernels import Cuts
+
+    return Cuts(float(cut.consolidating_max), float(cut.disruptive_min), cut.inclusive)
+
+
 def oracle(counts, cut: LabelThresholds, prior=None) -> np.ndarray:
     """The three chances by summing over all redraws: plain, or with the beta ``prior``."""
     n_i, n_j, n_k = counts
@@ -103,14 +110,12 @@ def test_plain_chances_are_sums_over_poisson_counts(n_i, n_j, n_k, cut):
 @settings(max_examples=60, deadline=None)
 @given(few, few, st.integers(0, 25), cuts)
 def test_shrunk_chances_are_sums_over_a_beta_prior(n_i, n_j, n_k, cut):
-    from sciscidata.disruption import _label_kernels as kernels
+    from sciscidata.disruption._label_kernels import Works
 
     found, prior = np.empty((4, 1)), np.array([[0.4, 1.3]])
     given_ = [np.array([n]) for n in (n_i, n_j, n_k)]
-    limits = cut.consolidating_max, cut.disruptive_min, cut.inclusive
-    works = kernels.Works(*given_, np.zeros(1), np.zeros(1, np.int64))
-    room = kernels.scratch_of(n_i + n_j, 0.5), kernels.scratch_of_labels()
-    kernels.label_chances(works, prior, True, kernels.Cuts(*limits), *room, found)
+    works = Works(*given_, np.zeros(1), np.zeros(1, np.int64))
+    write_chances(works, prior, cuts_of(cut), found, shrink=True)
     assert found[1:, 0] == pytest.approx(oracle((n_i, n_j, n_k), cut, prior[0]), abs=1e-10)
 
 
@@ -150,6 +155,19 @@ def test_large_counts_are_near_exact(shrink, cut):
         most = np.floor(difference / cut.disruptive_min + 1e-9) - total
         up = (np.outer(x, x) * np.where(difference > 0, stats.poisson.cdf(most, n), 0)).sum()
         assert chances([200, 200, n], cut, shrink=False)[0, 2] == pytest.approx(up, abs=1e-6)
+
+
+@pytest.mark.parametrize("shrink", [False, True])
+@pytest.mark.parametrize("cut", [CUTS[1], CUTS[8]])
+def test_works_that_share_a_table_have_the_chances_of_the_sum_over_their_own_redraws(cut, shrink):
+    rng = np.random.default_rng(5)
+    counts = np.column_stack([rng.integers(0, 12, (400, 2)), rng.integers(0, 4_500, 400) // rng.integers(1, 90, 400)])
+    prior = SHIPPED if shrink else None
+    shared = chances(counts, cut, shrink=shrink, prior=prior)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_chances, "_MOST_GROUPED", -1)
+        alone = chances(counts, cut, shrink=shrink, prior=prior)
+    np.testing.assert_allclose(shared, alone, atol=1e-10)
 
 
 @pytest.mark.parametrize("cut", CUTS[:3])
@@ -240,19 +258,16 @@ def test_the_ceiling_does_not_depend_on_the_order_of_works():
 
 def test_predictors_that_know_the_rates_stay_below_the_ceiling_in_300_worlds():
     """Accuracy and macro-F1, each of its best predictor: minus ceiling, in standard errors, the mean is near 0."""
-    from sciscidata.disruption import _label_kernels as kernels
-
     rng, n, beyond = np.random.default_rng(7), 200, []
     for _ in range(300):
         size, share = rng.gamma(rng.uniform(0.4, 2), rng.uniform(2, 8), n), rng.beta(*rng.uniform(0.3, 2, 2), n)
         rates = np.maximum(np.stack([size * share, size * (1 - share)], 1), 1e-9)
         counts = np.column_stack([rng.poisson(rates), rng.poisson(rng.uniform(5, 90), n)])
         cited = counts[:, :2].sum(axis=1) > 0
-        known, drawn = np.empty((n, 3)), classify(*counts.T, DEFAULT)[cited]
-        limits = DEFAULT.consolidating_max, DEFAULT.disruptive_min, True
-        scratch = kernels.scratch_of(rates.sum(axis=1).max(), 0.0)
-        kernels.chances_by_rate(rates, counts[:, 2], kernels.Cuts(*limits), scratch, known)
-        known = known[cited]
+        known, drawn = (
+            chances_of_rates(rates, counts[:, 2], cuts_of(DEFAULT))[cited],
+            classify(*counts.T, DEFAULT)[cited],
+        )
         ceiling, rule = find_label_ceiling(scores(counts)), find_best_rule(known)
         is_right = known.argmax(axis=1) == drawn
         macro_f1, error = judge((known * rule[1] - rule[2]).argmax(axis=1), drawn)

@@ -125,7 +125,7 @@ def test_moments_equal_plain_sums_over_slots_in_a_year_whose_venues_take_more_th
     year, venue = rng.integers(0, 20, 3_600), rng.zipf(1.3, 3_600) % 1_500
     _, venue = np.unique(venue, return_inverse=True)
     slots = venue_pairs.lay_out(np.arange(121) * 30, 2000 + year, venue.astype(np.int32))
-    assert slots.n_venues > 1.2 * novelty_kernels._TILE_BYTES / (32 * slots.strata_years.size)
+    assert slots.n_venues > 1.2 * novelty_kernels.TILE_BYTES / (32 * slots.strata_years.size)
     cells = cells_of(slots)
     mean, deviation = novelty_nulls.analytic_moments(slots)(cells)
     work = np.repeat(np.arange(slots.offsets.size - 1), np.diff(slots.offsets))
