@@ -23,13 +23,13 @@ class EngineConfig(Configuration):
     """Who runs the tasks of a stage, and what each task may take. The result does not depend on it.
 
     Attributes:
-        engine: who runs the tasks. ``"local"``: processes of this machine. ``"dask"``: the workers of a Dask cluster.
+        engine: who runs the tasks. ``"local"``: threads or processes here. ``"dask"``: the workers of a Dask cluster.
             ``"slurm"``: job arrays. ``"list"``: any other scheduler, by the commands that are listed.
         address: of the Dask scheduler, like tcp://10.0.0.1:8786.
         scheduler_file: file by which the Dask scheduler makes itself known.
         slurm: what each job asks for, like partition=cpu,cpus_per_task=16,mem_gb=48,time=2h.
         tasks: pieces that a stage is cut into; parts and years are never cut. Slurm gets as many jobs at most.
-        workers: processes of engine local. None: as many as Polars has threads.
+        workers: how many tasks engine local does at once. None: as many as Polars has threads.
         threads: threads of each task.
         stage_dir: folder on a disk of each node, to which the graph is copied once. None: it is read where it lies.
 

@@ -1,8 +1,8 @@
-"""Tasks in processes of this machine.
+"""Tasks in threads of this process, which share what it has read and compiled, or in processes of this machine.
 
-A worker is ``python -m`` of this module: it takes tasks on its standard input and answers on its standard output.
-Unlike ``multiprocessing`` this needs no ``__main__`` guard and works in notebooks. A worker ends when its parent was
-killed, because its input ends.
+A process is ``python -m`` of this module: it takes tasks on its standard input and answers on its standard output.
+Unlike ``multiprocessing`` this needs no ``__main__`` guard and works in notebooks. It ends when its parent was killed,
+because its input ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from queue import SimpleQueue
@@ -20,7 +20,8 @@ from typing import IO, Final
 
 import msgspec
 
-from sciscidata.engines.task import Outcome, Task, run_task
+from sciscidata._support.parallel import StoppedError
+from sciscidata.engines.task import Outcome, Task, forget_shared, run_task
 from sciscidata.terminal.memory import collect_garbage_rarely
 from sciscidata.terminal.processes import import_path, python_command, python_environment
 from sciscidata.terminal.progress import Advance
@@ -41,39 +42,58 @@ class _Answer(msgspec.Struct, omit_defaults=True):
 
 
 def run_here(tasks: Sequence[Task], n_workers: int, advance: Advance) -> Generator[tuple[Task, Outcome]]:
-    """Do all tasks in ``n_workers`` processes, in this one if one is enough; yield each when it is done."""
-    if n_workers == 1 or len(tasks) < 2:
-        for task in tasks:
-            share = _Share(task.cost, advance)
-            outcome = run_task(task, share.add)
-            share.fill()
-            yield task, outcome
+    """Do all tasks by ``n_workers`` threads or processes, in this thread if one is enough; yield each when it is done.
+
+    A caller that stops early waits for threads: each ends when its task next tells how far it is.
+    """
+    if not tasks:
         return
-    lock = threading.Lock()
+    n_workers, lock, stop = min(n_workers, len(tasks)), threading.Lock(), threading.Event()
 
     def advance_safely(amount: float, _: str = "") -> None:
+        if stop.is_set():
+            raise StoppedError
         with lock:
             advance(amount)
 
     with ExitStack() as stack:
-        idle: SimpleQueue[_Worker] = SimpleQueue()
-        for _ in range(min(n_workers, len(tasks))):
-            worker = _Worker()
-            stack.callback(worker.stop)
-            idle.put(worker)
+        stack.callback(forget_shared)
+        in_processes = n_workers > 1 and tasks[0].in_process
+        do = _start_processes(n_workers, stack) if in_processes else run_task
 
         def run(task: Task) -> Outcome:
-            worker = idle.get()
-            try:
-                return worker.run(task, advance_safely)
-            finally:
-                idle.put(worker)
+            share = _Share(task.cost, advance_safely)
+            outcome = do(task, share.add)
+            share.fill()
+            return outcome
 
-        pool = ThreadPoolExecutor(n_workers)
-        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+        if n_workers == 1:
+            yield from ((task, run(task)) for task in tasks)
+            return
+        pool = ThreadPoolExecutor(n_workers, thread_name_prefix="sciscidata")
+        stack.callback(pool.shutdown, wait=not in_processes, cancel_futures=True)
+        stack.callback(stop.set)
         futures = {pool.submit(run, task): task for task in tasks}
         for future in as_completed(futures):
             yield futures[future], future.result()
+
+
+def _start_processes(n_workers: int, stack: ExitStack) -> Callable[[Task, Advance], Outcome]:
+    """Start processes, which end with the stack; return what has one of them do a task."""
+    idle: SimpleQueue[_Worker] = SimpleQueue()
+    for _ in range(n_workers):
+        worker = _Worker()
+        stack.callback(worker.stop)
+        idle.put(worker)
+
+    def run(task: Task, advance: Advance) -> Outcome:
+        worker = idle.get()
+        try:
+            return worker.run(task, advance)
+        finally:
+            idle.put(worker)
+
+    return run
 
 
 class _Share:
@@ -116,13 +136,11 @@ class _Worker:
         with suppress(BrokenPipeError):  # the process has died: told below
             self._tasks.write(msgspec.json.encode(piece) + b"\n")
             self._tasks.flush()
-        share = _Share(piece.cost, advance)
         for line in self._answers:
             answer = msgspec.json.decode(line, type=_Answer)
             if answer.outcome is not None:
-                share.fill()
                 return answer.outcome
-            share.add(answer.done)
+            advance(answer.done)
         msg = (
             f"the process at work on {piece.name} ended with code {self._process.wait()}, perhaps without enough "
             "memory. Run again: what is finished is kept. Fewer workers need less memory."

@@ -11,10 +11,12 @@ import importlib
 import json
 import re
 import secrets
+import threading
 import traceback
 from collections.abc import Callable
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -28,14 +30,16 @@ from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.terminal.progress import Advance
 
 _OWN_FUNCTION: Final = re.compile(r"sciscidata(\.\w+)+:\w+")
+Result = TypeVar("Result")
 _declared: dict[str, Callable[..., dict[str, Any] | None]] = {}
+_shared: list[Callable[[], None]] = []  # each forgets one
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a stage: ``work`` ("module:name", declared by ``task``) is called with ``advance`` and ``arguments``.
 
     What it writes to the hidden path ``out`` gets its name when it is whole, and a receipt beside it. ``cost`` is its
-    share of the bar.
+    share of the bar. ``in_process``: engine local does it in a process, because threads would wait for Python's lock.
     """
 
     name: str
@@ -43,6 +47,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     out: str = ""
     cost: float = 1.0
+    in_process: bool = False
 
 
 class Outcome(msgspec.Struct, omit_defaults=True):
@@ -64,6 +69,25 @@ def task(function: Callable[..., dict[str, Any] | None]) -> Callable[..., dict[s
     """Declare a function as the work of tasks: no other function can be named by one."""
     _declared[name_of(function)] = function
     return function
+
+
+def shared(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Let the tasks of a process share what a function has made last. One makes it, while the others wait."""
+    lock, kept = threading.Lock(), lru_cache(maxsize=1)(function)
+
+    @wraps(function)
+    def get(*arguments: str | None) -> Result:
+        with lock:
+            return kept(*arguments)
+
+    _shared.append(kept.cache_clear)
+    return get
+
+
+def forget_shared() -> None:
+    """Free the memory of what tasks have shared."""
+    for forget in _shared:
+        forget()
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -22,6 +22,7 @@ from filelock import FileLock
 
 from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, UInt64Array, read_only
 from sciscidata._support.parallel import map_in_order, run_all
+from sciscidata.engines.task import shared
 from sciscidata.errors import InputNotFoundError, StorageError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.build import DTYPES, OF_DATES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
@@ -298,7 +299,7 @@ def for_tasks(graph: CitationGraph, stage_dir: str | None) -> GraphInTask:
     return {"graph": str(graph_folder(graph).absolute()), "stage_dir": stage_dir}
 
 
-@lru_cache(maxsize=1)
+@shared
 def open_in_task(folder: str, stage_dir: str | None) -> CitationGraph:
     """Open a graph for the tasks of this process, with ``stage_dir`` from a copy on the node's disk.
 

@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -20,7 +20,7 @@ from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._kernels.portable_math import sigmoid
 from sciscidata._support.parallel import run_all
 from sciscidata.engines.engine import Engine
-from sciscidata.engines.task import hash_array, task
+from sciscidata.engines.task import hash_array, shared, task
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph, content_hash, open_in_task
@@ -182,7 +182,7 @@ def _take_years(scorer: YearScorer, engine: Engine, tasks: YearFiles, files: Yea
         files.write(j, read_parquet(path))
 
 
-@lru_cache(maxsize=1)
+@shared
 def _scorer_in_task(of_all: str) -> YearScorer:
     arguments = json.loads(of_all)
     graph, config = open_in_task(arguments["graph"], arguments["stage_dir"]), NoveltyConfig(**arguments["config"])

@@ -12,7 +12,7 @@ import json
 from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata.engines.engine import Engine
-from sciscidata.engines.task import hash_array, task
+from sciscidata.engines.task import hash_array, shared, task
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, graph_folder, open_in_task
 from sciscidata.graph.year_files import YearFiles, YearWork, take_years
@@ -294,7 +294,7 @@ def _by_tasks(corpus: VenuePairs, years: list[int], engine: Engine, home: Path) 
         yield counts, read_parquet(path).rechunk()  # pages end where chunks do
 
 
-@lru_cache(maxsize=1)
+@shared
 def _pairs_in_task(of_all: str) -> VenuePairs:
     arguments = json.loads(of_all)
     graph = open_in_task(arguments["graph"], arguments["stage_dir"])

@@ -1,4 +1,4 @@
-"""The same bytes from processes, a Dask cluster, Slurm and a list of commands, also where workers are killed."""
+"""The same bytes from threads, processes, Dask, Slurm and a list of commands, also where workers are killed."""
 
 from __future__ import annotations
 
@@ -135,11 +135,29 @@ def run_and_disturb(stage: Callable, world: World, home: Path, on, disturb: Call
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_two_processes_give_the_same_bytes_with_the_graph_copied_to_their_disk(world, tmp_path, stage):
+def test_two_workers_give_the_same_bytes_with_the_graph_copied_to_their_disk(world, tmp_path, stage):
     stage_dir = None if stage == "ingest" else str(tmp_path / "node")
     with engine("local", workers=2, tasks=5, stage_dir=stage_dir) as on:
         assert STAGES[stage](world, tmp_path / "made", on) == world.expected[stage]
     assert stage == "ingest" or len([*(tmp_path / "node").glob("graph-*/refs*")]) == 1
+
+
+def test_a_process_that_dies_is_one_error_and_the_next_run_goes_on(world, tmp_path, monkeypatch):
+    monkeypatch.setattr("sciscidata.sources.snapshot.parts._PROCESSES_FROM", 0)
+
+    def kill() -> None:
+        command, end = ["pgrep", "-P", str(os.getpid()), "-f", "engines.local"], time.monotonic() + PATIENCE_S
+        while not (pids := subprocess.run(command, capture_output=True).stdout.split()) and time.monotonic() < end:
+            time.sleep(0.01)
+        os.kill(int(pids[0]), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with engine("local", workers=2) as on:
+        with pytest.raises(StorageError, match=r"at work on .* ended with code -9.* what is finished is kept"):
+            _ingest(world, tmp_path, on)
+        killer.join()
+        assert _ingest(world, tmp_path, on) == world.expected["ingest"]
 
 
 @contextmanager

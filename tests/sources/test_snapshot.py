@@ -440,7 +440,9 @@ def test_what_is_left_of_a_broken_or_hopeless_index():
     assert odd.split()[-1] == "common199"  # one missing word is an oddity, not a cut
 
 
-def test_workers_report_progress_and_what_went_wrong(tmp_path, caplog):
+@pytest.mark.parametrize("processes_from", [0, 1_000_000])
+def test_workers_report_progress_and_what_went_wrong(tmp_path, caplog, monkeypatch, processes_from):
+    monkeypatch.setattr("sciscidata.sources.snapshot.parts._PROCESSES_FROM", processes_from)
     folder = make(tmp_path / "s", three_parts())
     part = folder / "data/jsonl/works" / (DAYS[1] + ".gz")
     damage(part, "bytes")
@@ -458,7 +460,9 @@ def test_workers_report_progress_and_what_went_wrong(tmp_path, caplog):
 
 RUN = """
 import sys
+from sciscidata.sources.snapshot import parts
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
+parts._PROCESSES_FROM = int(sys.argv[3])
 ingest_snapshot(SnapshotConfig(folder=sys.argv[1], n_workers=2), sys.argv[2])
 """
 
@@ -471,8 +475,9 @@ def test_a_killed_run_is_completed_with_the_same_bytes_on_any_number_of_workers(
     chance = random.Random(5)
     finished = 0
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
-    for _ in range(2):
-        run = subprocess.Popen([sys.executable, "-c", RUN, str(folder), str(tmp_path / "out")], env=environment)
+    command = [sys.executable, "-c", RUN, str(folder), str(tmp_path / "out")]
+    for processes_from in ("0", "1000000"):
+        run = subprocess.Popen([*command, processes_from], env=environment)
         deadline = time.monotonic() + 600  # until the next part is done, and a little longer
         while run.poll() is None and time.monotonic() < deadline:
             if len(list((tmp_path / "out").glob("receipts/*"))) > finished:
@@ -483,7 +488,7 @@ def test_a_killed_run_is_completed_with_the_same_bytes_on_any_number_of_workers(
         run.wait()
         finished = len(list((tmp_path / "out").glob("receipts/*")))
     assert finished > 0
-    subprocess.run([sys.executable, "-c", RUN, str(folder), str(tmp_path / "out")], env=environment, check=True)
+    subprocess.run([*command, "1000000"], env=environment, check=True)
     assert made(tmp_path / "out") == expected
 
 

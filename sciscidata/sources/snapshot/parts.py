@@ -1,7 +1,4 @@
-"""Write each part of a snapshot as Parquet files and a receipt: one task of an engine.
-
-Much of the work holds Python's lock, so threads would gain little.
-"""
+"""Write each part of a snapshot as Parquet files and a receipt: one task of an engine."""
 
 from __future__ import annotations
 
@@ -51,6 +48,8 @@ from sciscidata.terminal.progress import Advance
 _FORMAT_VERSION = 2
 
 _KEPT_PROBLEMS = 20
+#: Bytes to read from which processes pay: each takes a second to start, but threads wait for Python's lock.
+_PROCESSES_FROM = 400_000_000
 AUTHOR_IDS = "author_ids"  # of counts: how many rows of authors have an id
 
 
@@ -319,7 +318,8 @@ def run_jobs(
     if n_workers > 1 or engine is not None:  # the largest first, so that no large part runs alone at the end
         jobs = sorted(jobs, key=lambda job: -(job.part.content_length or 0))
     by_name = {job.part.name: job for job in jobs}
-    tasks = [_part_task(job) for job in jobs]
+    is_large = sum(job.part.size for job in jobs) >= _PROCESSES_FROM
+    tasks = [_part_task(job, is_large) for job in jobs]
     advance = advance or (lambda amount, note="": None)
     if engine is None or not jobs:
         outcomes = run_here(tasks, n_workers, advance)
@@ -333,13 +333,14 @@ def run_jobs(
             yield by_name[given.name], result
 
 
-def _part_task(job: Job) -> Task:
+def _part_task(job: Job, in_process: bool) -> Task:
     part = job.part
     if not part.stored:
         part = msgspec.structs.replace(part, path=str(Path(part.path).absolute()))
     job = msgspec.structs.replace(job, part=part, out=str(Path(job.out).absolute()))
     arguments = {"job": msgspec.to_builtins(job)}
-    return Task(name=part.name, work=name_of(read_part), arguments=arguments, cost=float(part.size))
+    cost = float(part.size)
+    return Task(name=part.name, work=name_of(read_part), arguments=arguments, cost=cost, in_process=in_process)
 
 
 @task

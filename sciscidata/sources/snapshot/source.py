@@ -103,7 +103,7 @@ class SnapshotConfig(Configuration):
             those of any real part. ``"skip"``: leave out such parts, name them and count them. ``"keep"``: only name
             them.
         allow_missing_manifest: read the parts of an unfinished copy; the manifest is copied last.
-        n_workers: processes that read. None: as many as Polars has threads.
+        n_workers: how many parts are read at once. None: as many as Polars has threads.
         store_options: settings of a store as obstore names them, such as ``region`` and ``endpoint``; never recorded.
             What is not given comes from the environment, and so do all credentials.
 
