@@ -7,9 +7,9 @@ many lines a compiled loop checks the JSON of a block and notes where used value
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -58,6 +58,17 @@ _OTHER_LEAVES = ("publication_year", "cited_by_count", "is_retracted", "is_xpac"
                  "primary_location.source", "abstract_inverted_index")  # fmt: skip
 _ITEM_LEAVES = ("concepts.[].display_name", "topics.[].display_name", "topics.[].field.display_name",
                 "concepts.[].score", "concepts.[].level", "referenced_works.[]")  # fmt: skip
+#: Columns of the Parquet edition that are read where Arrow has them: long ones, and lists.
+_READ_BY_ARROW = ("referenced_works", "abstract_inverted_index", "authorships", "concepts", "topics")
+_TEXT, _WHOLE, _FLAG, _ENTRY = pl.String(), pl.Int64(), pl.Boolean(), "entry"
+#: Values of a work, a concept and a topic, with their types.
+_OF_WORK: Final = {
+    **dict.fromkeys(TEXTS, _TEXT),
+    **dict.fromkeys(("publication_year", "cited_by_count"), _WHOLE),
+    **dict.fromkeys(("is_retracted", "is_xpac", "is_authors_truncated"), _FLAG),
+}
+_OF_CONCEPT: Final = {"entry.display_name": _TEXT, "entry.score": pl.Float64(), "entry.level": _WHOLE}
+_OF_TOPIC: Final = {"entry.display_name": _TEXT, "entry.field.display_name": _TEXT}
 #: The paths of all values that are used, ``[]`` for the entries of a list.
 LEAVES: Final = (*TEXTS, *_OTHER_LEAVES, *_ITEM_LEAVES, "authorships.[].author_position")  # of authors, any short one
 
@@ -318,43 +329,28 @@ def leaves_of_batch(batch: Any) -> Leaves | None:  # noqa: ANN401 (of Arrow)
     lists: Any = batch.column("referenced_works")
     if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)) or not is_text(lists.type.value_type):
         return None
-    cited, firsts = lists.flatten(), np.append(0, np.cumsum(lists.value_lengths().fill_null(0).to_numpy()))
-    # The long columns are read where Arrow has them.
-    names = [name for name in batch.schema.names if name not in ("referenced_works", "abstract_inverted_index")]
-    frame: Any = pl.from_arrow(batch.select(names))
-    columns = frame.to_struct("")
-    concepts, concept_firsts = _entries(columns, "concepts")
-    topics, topic_firsts = _entries(columns, "topics")
-    dates = [date.cast(pl.String) if date.dtype.is_temporal() else date for date in _leaves(columns, *TEXTS[:_N_DATES])]
-    names = [*_leaves(concepts, "display_name"), *_leaves(topics, "display_name", "field.display_name")]
-    texts = [*dates, *_leaves(columns, *TEXTS[_N_DATES:]), *names]
-    whole = _leaves(columns, "publication_year", "cited_by_count")
-    flags = _leaves(columns, "is_retracted", "is_xpac", "is_authors_truncated")
-    (authors,) = _leaves(columns, "authorships")
-    n_authors = authors.list.len() if isinstance(authors.dtype, pl.List) else pl.zeros(len(authors), eager=True)
-    scores, levels = _leaves(concepts, "score", "level")
-    if not (
-        all(text.dtype in (pl.String(), pl.Null()) for text in texts)
-        and all(number.dtype.is_integer() or number.dtype == pl.Null() for number in (*whole, levels))
-        and all(flag.dtype in (pl.Boolean(), pl.Null()) for flag in flags)
-        and (scores.dtype.is_float() or scores.dtype == pl.Null())
-        and not topics.null_count()
-    ):
+    (concepts, concept_firsts), (topics, topic_firsts) = _entries(batch, "concepts"), _entries(batch, "topics")
+    works: Any = pl.from_arrow(batch.select([name for name in batch.schema.names if name not in _READ_BY_ARROW]))
+    of_work, of_concept, of_topic = _leaves(works, _OF_WORK), _leaves(concepts, _OF_CONCEPT), _leaves(topics, _OF_TOPIC)
+    if of_work is None or of_concept is None or of_topic is None or topics[_ENTRY].null_count():
         return None
-    references, malformed = _number_references(cited, firsts)
-    retracted, xpac, truncated = (flag.cast(pl.Boolean).fill_null(value=False) for flag in flags)
+    has_source = _find_leaf(works.schema, "primary_location.source")[0].is_not_null()
+    flags = of_work.select(pl.col("is_retracted", "is_xpac", "is_authors_truncated").fill_null(value=False))
+    references, malformed = _number_references(lists.flatten(), _firsts(lists))
+    n_authors = np.diff(_entries(batch, "authorships")[1])
+    names = (of_concept["entry.display_name"], of_topic["entry.display_name"], of_topic["entry.field.display_name"])
     return Leaves(
-        texts=pl.concat([*(text.cast(pl.String) for text in texts), pl.Series([None], dtype=pl.String)]),
-        publication_year=whole[0].cast(pl.Int64),
-        cited_by_count=whole[1].cast(pl.Int64, strict=False),
-        is_retracted=retracted,
-        is_xpac=xpac,
-        n_authors=n_authors.set(truncated, None),
-        has_source=_leaves(columns, "primary_location.source")[0].is_not_null(),
+        texts=pl.concat([*(of_work[name] for name in TEXTS), *names, pl.Series([None], dtype=pl.String)]),
+        publication_year=of_work["publication_year"],
+        cited_by_count=of_work["cited_by_count"],
+        is_retracted=flags["is_retracted"],
+        is_xpac=flags["is_xpac"],
+        n_authors=pl.Series(np.where(flags["is_authors_truncated"].to_numpy(), 0, n_authors)),
+        has_source=works.select(pl.first().is_null(), has_source=has_source)["has_source"],
         concept_firsts=concept_firsts,
         topic_firsts=topic_firsts,
-        scores=scores.cast(pl.Float64).to_numpy(),
-        levels=levels.cast(pl.Int64).fill_null(-1).to_numpy(),
+        scores=of_concept["entry.score"].to_numpy(),
+        levels=of_concept["entry.level"].fill_null(-1).to_numpy(),
         references=references,
         malformed_references=malformed,
     )
@@ -367,30 +363,43 @@ def _number_references(cited: Any, firsts: Int64Array) -> tuple[pl.Series, pl.Se
     return _lists(pl.Series(numbers[numbers >= 0]), firsts - malformed), pl.Series(np.diff(malformed))
 
 
-def _leaves(values: pl.Series, *paths: str) -> list[pl.Series]:
-    """Return fields of structs; of type Null where there is none, of an unusual type where there is no struct."""
-    leaves: list[pl.Series] = []
-    for path in paths:
-        leaf = values
-        for step in path.split("."):
-            if isinstance(leaf.dtype, pl.Struct) and step in leaf.struct.fields:
-                leaf = leaf.struct.field(step)
-            else:
-                is_missing = isinstance(leaf.dtype, pl.Struct | pl.Null)
-                leaf = pl.repeat(None, len(leaf), dtype=pl.Null() if is_missing else pl.Binary(), eager=True)
-        leaves.append(leaf)
-    return leaves
+def _leaves(frame: pl.DataFrame, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+    """Take values within structs, by their paths; null where there is none, None if one has an unusual type."""
+    leaves: list[pl.Expr] = []
+    for path, kind in kinds.items():
+        leaf, dtype = _find_leaf(frame.schema, path)
+        is_date = path in TEXTS[:_N_DATES] and dtype.is_temporal()
+        is_like = (kind == _WHOLE and dtype.is_integer()) or (kind.is_float() and dtype.is_float())
+        if not (dtype in (kind, pl.Null()) or is_date or is_like):
+            return None
+        leaves.append(leaf.cast(kind, strict=False).alias(path))
+    return frame.with_columns(leaves)
 
 
-def _entries(values: pl.Series, name: str) -> tuple[pl.Series, Int64Array]:
-    """Return the entries of a field of lists, and where those of each row begin, with the end."""
-    (lists,) = _leaves(values, name)
-    if not isinstance(lists.dtype, pl.List):
-        dtype = pl.Null() if lists.dtype == pl.Null() else pl.Binary()
-        return pl.Series([], dtype=dtype), np.zeros(len(lists) + 1, np.int64)
-    lengths = lists.list.len().fill_null(0)
-    firsts = np.cumsum([0, *lengths.to_list()])
-    return lists.filter(lengths > 0).explode(), firsts
+def _find_leaf(schema: pl.Schema, path: str) -> tuple[pl.Expr, pl.DataType]:
+    """Return a value within structs, and its type: Null where there is none, Binary where there is no struct."""
+    first, *steps = path.split(".")
+    leaf, dtype = (pl.col(first), schema[first]) if first in schema else (pl.lit(None), pl.Null())
+    for step in steps:
+        fields = {field.name: field.dtype for field in dtype.fields} if isinstance(dtype, pl.Struct) else {}
+        if step in fields:
+            leaf, dtype = leaf.struct.field(step), cast("pl.DataType", fields[step])
+        else:
+            leaf, dtype = pl.lit(None), pl.Null() if isinstance(dtype, pl.Struct | pl.Null) else pl.Binary()
+    return leaf, dtype
+
+
+def _entries(batch: Any, name: str) -> tuple[pl.DataFrame, Int64Array]:  # noqa: ANN401
+    """Return the entries of a column of lists, and where those of each row begin, with the end."""
+    lists: Any = batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
+        dtype = pl.Null() if pa.types.is_null(lists.type) else pl.Binary()
+        return pl.DataFrame({_ENTRY: pl.Series([], dtype=dtype)}), np.zeros(batch.num_rows + 1, np.int64)
+    return pl.DataFrame({_ENTRY: pl.from_arrow(lists.flatten())}), _firsts(lists)
+
+
+def _firsts(lists: Any) -> Int64Array:  # noqa: ANN401
+    return np.append(0, np.cumsum(lists.value_lengths().fill_null(0).to_numpy()))
 
 
 def _texts(text: Any, offsets: Int64Array) -> pl.Series:  # noqa: ANN401
