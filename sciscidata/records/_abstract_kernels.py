@@ -186,7 +186,7 @@ def _string_end(data, at, end):
 
 @njit(forceinline=True)
 def _skip_spaces(data, at, end):
-    while at < end and (data[at] == 0x20 or data[at] == 0x0A or data[at] == 0x0D or data[at] == 0x09):
+    while at < end and data[at] <= _SPACE and (data[at] == 0x20 or data[at] in (0x0A, 0x0D, 0x09)):
         at += 1
     return at
 

@@ -76,7 +76,7 @@ def _unescape_entities(texts: pl.Series) -> pl.Series:
 
 
 def _unescape(text: str) -> str:
-    return _ENTITY.sub(lambda entity: _unescape_entity(entity[0]), text)
+    return _ENTITY.sub(lambda entity: _unescape_entity(entity[0]), text) if "&" in text else text
 
 
 _unescape_entity = lru_cache(1 << 10)(html.unescape)

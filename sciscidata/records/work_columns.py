@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int64Array
-from sciscidata._kernels.strings import is_text, is_utf8
+from sciscidata._kernels.strings import is_text, is_utf8, replace_rows, string_buffers
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_indexes, decode_spans
 from sciscidata.records.dois import BLANKS, CHANGED_DOIS, read_dois
@@ -113,8 +113,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     """Make ROWS without abstracts; ``work_id`` is null where the id has an odd form."""
     n, n_concepts, n_topics = len(leaves.is_xpac), int(leaves.concept_firsts[-1]), int(leaves.topic_firsts[-1])
     first_name = (len(TEXTS) - _N_DATES) * n
-    stripped = leaves.texts.slice(_N_DATES * n).str.strip_chars(BLANKS)
-    stripped = stripped.to_frame("").select(pl.when(pl.col("").str.len_bytes() > 0).then(""))[""]
+    stripped = _stripped(leaves.texts.slice(_N_DATES * n))
     texts = {name: stripped.slice(place * n, n) for place, name in enumerate(TEXTS[_N_DATES:])}
     dates = {name: leaves.texts.slice(place * n, n) for place, name in enumerate(TEXTS[:_N_DATES])}
     concepts, broad = _best_concepts(leaves, stripped.slice(first_name, n_concepts + n_topics))
@@ -142,12 +141,17 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
         "references": leaves.references,
         "malformed_references": leaves.malformed_references,
     } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
-    rows = pl.DataFrame(columns | dates).select(_columns())
-    is_word = {name: pl.col(name).is_in(words) for name, words in _MISSING_OF.items()}
-    return rows.with_columns(
-        *(pl.when(~is_one).then(name).alias(name) for name, is_one in is_word.items()),
-        missing_values=pl.sum_horizontal(is_word.values()).cast(pl.Int64),
-    )
+    return pl.DataFrame(columns | dates).select(_columns()).with_columns(_without_missing())
+
+
+def _stripped(texts: pl.Series) -> pl.Series:
+    """Remove blanks around texts; null for one of blanks only."""
+    from sciscidata.records._text_kernels import find_blank_ends  # numba takes a while to import
+
+    texts = texts.rechunk()
+    rows = np.flatnonzero(find_blank_ends(*string_buffers(texts)) & texts.is_not_null().to_numpy())
+    found = texts.gather(rows).str.strip_chars(BLANKS).to_frame("").select(pl.when(pl.col("") != "").then(""))[""]
+    return replace_rows(texts, rows, found) if rows.size else texts
 
 
 @cache
@@ -173,6 +177,13 @@ def _columns() -> list[pl.Expr]:
     return [made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in ROWS.items()]
 
 
+@cache
+def _without_missing() -> list[pl.Expr]:
+    is_word = {name: pl.col(name).is_in(words) for name, words in _MISSING_OF.items()}
+    values = [pl.when(~is_one).then(name).alias(name) for name, is_one in is_word.items()]
+    return [*values, pl.sum_horizontal(is_word.values()).cast(pl.Int64).alias("missing_values")]
+
+
 def _best_concepts(leaves: Leaves, names: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Choose concepts of each row by score, then name, else its first topics; and its best concept of level 0."""
     n, n_topics = len(leaves.is_xpac), int(leaves.topic_firsts[-1])
@@ -186,14 +197,32 @@ def _best_concepts(leaves: Leaves, names: pl.Series) -> tuple[pl.Series, pl.Seri
             "name": names,
         }
     ).filter(pl.col("score").is_finite() & pl.col("name").is_not_null())
-    listed = listed.sort("row", "score", "name", descending=[False, True, False])
+    listed = _sorted(listed)
     rows, is_concept = listed["row"].to_numpy(), listed["score"].to_numpy() > 0
-    first = np.searchsorted(rows, rows)
-    is_chosen = (np.arange(len(rows)) - first < _MAX_CONCEPTS) & (is_concept == is_concept[first])
+    places = np.arange(len(rows))
+    first = np.maximum.accumulate(np.where(np.append(True, rows[1:] != rows[:-1])[: len(rows)], places, 0))
+    is_chosen = (places - first < _MAX_CONCEPTS) & (is_concept == is_concept[first])
     broad = listed.filter("is_broad").unique("row", keep="first", maintain_order=True)
     ends = np.searchsorted(rows[is_chosen], np.arange(n + 1))
     no_names = pl.repeat(None, n, dtype=pl.String(), eager=True)
     return _lists(listed["name"].filter(pl.Series(is_chosen)), ends), no_names.scatter(broad["row"], broad["name"])
+
+
+def _sorted(listed: pl.DataFrame) -> pl.DataFrame:
+    """Sort by row, score from the highest, and name. Most entries of a row are in this order already."""
+    rows = listed["row"].to_numpy()
+    if (rows[:-1] > rows[1:]).any():
+        listed = listed[np.argsort(rows, kind="stable")]
+        rows = listed["row"].to_numpy()
+    scores = listed["score"].to_numpy()
+    is_before = (rows[:-1] < rows[1:]) | (scores[:-1] > scores[1:])
+    if is_before.all():
+        return listed
+    odd = np.flatnonzero(np.isin(rows, rows[:-1][~is_before]))
+    order = np.arange(len(rows))
+    sorted_ones = listed[odd].with_columns(at=odd).sort("row", "score", "name", descending=[False, True, False])
+    order[odd] = sorted_ones["at"].to_numpy()
+    return listed[order]
 
 
 def _lists(values: pl.Series, ends: Int64Array) -> pl.Series:
@@ -327,7 +356,7 @@ def _rows_one_by_one(lines: dict[int, bytes], *, pages: bool) -> Batch:
 def leaves_of_batch(batch: Any) -> Leaves | None:  # noqa: ANN401 (of Arrow)
     """Take the leaves from columns of records, as Parquet holds them; None if a column has an unusual type."""
     lists: Any = batch.column("referenced_works")
-    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)) or not is_text(lists.type.value_type):
+    if not _is_list(lists.type) or not is_text(lists.type.value_type):
         return None
     (concepts, concept_firsts), (topics, topic_firsts) = _entries(batch, "concepts"), _entries(batch, "topics")
     works: Any = pl.from_arrow(batch.select([name for name in batch.schema.names if name not in _READ_BY_ARROW]))
@@ -337,7 +366,7 @@ def leaves_of_batch(batch: Any) -> Leaves | None:  # noqa: ANN401 (of Arrow)
     has_source = _find_leaf(works.schema, "primary_location.source")[0].is_not_null()
     flags = of_work.select(pl.col("is_retracted", "is_xpac", "is_authors_truncated").fill_null(value=False))
     references, malformed = _number_references(lists.flatten(), _firsts(lists))
-    n_authors = np.diff(_entries(batch, "authorships")[1])
+    n_authors = np.diff(_firsts(_column(batch, "authorships")))
     names = (of_concept["entry.display_name"], of_topic["entry.display_name"], of_topic["entry.field.display_name"])
     return Leaves(
         texts=pl.concat([*(of_work[name] for name in TEXTS), *names, pl.Series([None], dtype=pl.String)]),
@@ -359,15 +388,19 @@ def leaves_of_batch(batch: Any) -> Leaves | None:  # noqa: ANN401 (of Arrow)
 def _number_references(cited: Any, firsts: Int64Array) -> tuple[pl.Series, pl.Series]:  # noqa: ANN401
     """Make a list of numbers of the ids of each row, and count what is no id of a work."""
     numbers = openalex_numbers(cited, "W")
-    malformed = np.append(0, np.cumsum(numbers < 0))[firsts]
-    return _lists(pl.Series(numbers[numbers >= 0]), firsts - malformed), pl.Series(np.diff(malformed))
+    malformed = np.zeros_like(firsts)
+    if numbers.min(initial=0) < 0:
+        malformed = np.append(0, np.cumsum(numbers < 0))[firsts]
+        numbers = numbers[numbers >= 0]
+    return _lists(pl.Series(numbers), firsts - malformed), pl.Series(np.diff(malformed))
 
 
 def _leaves(frame: pl.DataFrame, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
     """Take values within structs, by their paths; null where there is none, None if one has an unusual type."""
     leaves: list[pl.Expr] = []
+    schema = frame.schema
     for path, kind in kinds.items():
-        leaf, dtype = _find_leaf(frame.schema, path)
+        leaf, dtype = _find_leaf(schema, path)
         is_date = path in TEXTS[:_N_DATES] and dtype.is_temporal()
         is_like = (kind == _WHOLE and dtype.is_integer()) or (kind.is_float() and dtype.is_float())
         if not (dtype in (kind, pl.Null()) or is_date or is_like):
@@ -391,15 +424,23 @@ def _find_leaf(schema: pl.Schema, path: str) -> tuple[pl.Expr, pl.DataType]:
 
 def _entries(batch: Any, name: str) -> tuple[pl.DataFrame, Int64Array]:  # noqa: ANN401
     """Return the entries of a column of lists, and where those of each row begin, with the end."""
-    lists: Any = batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
-    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
-        dtype = pl.Null() if pa.types.is_null(lists.type) else pl.Binary()
-        return pl.DataFrame({_ENTRY: pl.Series([], dtype=dtype)}), np.zeros(batch.num_rows + 1, np.int64)
-    return pl.DataFrame({_ENTRY: pl.from_arrow(lists.flatten())}), _firsts(lists)
+    lists = _column(batch, name)
+    dtype = pl.Null() if pa.types.is_null(lists.type) else pl.Binary()
+    entries: Any = pl.from_arrow(lists.flatten()) if _is_list(lists.type) else pl.Series([], dtype=dtype)
+    return pl.DataFrame({_ENTRY: entries}), _firsts(lists)
+
+
+def _column(batch: Any, name: str) -> Any:  # noqa: ANN401
+    return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
+
+
+def _is_list(kind: Any) -> bool:  # noqa: ANN401
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def _firsts(lists: Any) -> Int64Array:  # noqa: ANN401
-    return np.append(0, np.cumsum(lists.value_lengths().fill_null(0).to_numpy()))
+    lengths = lists.value_lengths().fill_null(0).to_numpy() if _is_list(lists.type) else np.zeros(len(lists), np.int64)
+    return np.append(0, np.cumsum(lengths))
 
 
 def _texts(text: Any, offsets: Int64Array) -> pl.Series:  # noqa: ANN401
