@@ -13,6 +13,9 @@ NULL, TEXT, IRREGULAR = 0, 1, 2
 
 #: A shorter index was never cut off: 32,760 bytes shrink at most to a third when escapes go.
 LONG_INDEX_BYTES = 10_000
+#: Behind the first missing word of a whole index, at most one in so many is missing.
+MOST_MISSING = 5
+LEAST_WORDS = 20  # a shorter beginning is not worth keeping
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = 0x7B, 0x7D, 0x5B, 0x5D
 _ZERO, _NINE, _SPACE = 0x30, 0x39, 0x20
@@ -26,7 +29,7 @@ def decode_rows(data, starts, ends):
     """Decode every row into one run of text: its bytes, where each text begins, and a status per row.
 
     Irregular rows are left to the exact path. They have no plain index, two words at one position, or positions or
-    texts longer than the row. Or they are long and miss words, which may have been cut off.
+    texts longer than the row. Or they are long, have a blank word and miss others.
     """
     n_rows = len(starts)
     longest = total = 0
@@ -43,19 +46,42 @@ def decode_rows(data, starts, ends):
     out_offsets[0] = 0
     for row in range(n_rows):
         size_of_index = ends[row] - starts[row]
-        status[row], last_slot, size = _place_words(data, starts[row], ends[row], slot_start, slot_length, unescaped)
-        is_whole = size <= size_of_index
-        if size_of_index >= LONG_INDEX_BYTES:
-            for slot in range(last_slot + 1):
-                is_whole &= slot_length[slot] != 0
-        if status[row] == TEXT and not is_whole:
+        status[row], last_slot, size, has_blank = _place_words(
+            data, starts[row], ends[row], slot_start, slot_length, unescaped
+        )
+        last_kept = last_slot
+        if status[row] == TEXT and size_of_index >= LONG_INDEX_BYTES:
+            last_kept = _before_the_cut(slot_length, last_slot)
+            if last_kept < last_slot and last_kept + 1 < LEAST_WORDS:
+                status[row] = NULL
+            if has_blank and _first_gap(slot_length, last_slot) <= last_slot:
+                status[row] = IRREGULAR
+        if status[row] == TEXT and size > size_of_index:
             status[row] = IRREGULAR
         if status[row] == TEXT:
-            used = _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used)
+            used = _read_out(data, unescaped, slot_start, slot_length, last_kept, out, used)
         for slot in range(last_slot + 1):
             slot_length[slot] = 0
         out_offsets[row + 1] = used
     return out[:used], out_offsets, status
+
+
+@kernel
+def _first_gap(slot_length, last_slot):
+    gap = 0
+    while gap <= last_slot and slot_length[gap] != 0:
+        gap += 1
+    return gap
+
+
+@kernel
+def _before_the_cut(slot_length, last_slot):
+    """Return the last slot of a long text: that before the first gap if so many words are missing behind it."""
+    gap = _first_gap(slot_length, last_slot)
+    missing = 0
+    for slot in range(gap, last_slot + 1):
+        missing += slot_length[slot] == 0
+    return last_slot if missing * MOST_MISSING <= last_slot + 1 - gap else gap - 1
 
 
 @njit(forceinline=True)
@@ -78,21 +104,22 @@ def _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used):
 
 @kernel
 def _place_words(data, at, end, slot_start, slot_length, unescaped):
-    """Parse one row into the slots; return its status, its last slot, and the size of its text."""
+    """Parse one row into the slots; return its status, last slot, the size of its text, and if a word is blank."""
     limit = end - at
     last_slot = -1
     size = 0
+    has_blank = False
     scratch = 0
     at = _skip_spaces(data, at, end)
     if at >= end:
-        return NULL, last_slot, size
+        return NULL, last_slot, size, has_blank
     if data[at] != _OPEN_OBJECT:
-        return IRREGULAR, last_slot, size
+        return IRREGULAR, last_slot, size, has_blank
     at = _skip_spaces(data, at + 1, end)
     more = not (at < end and data[at] == _CLOSE_OBJECT)
     while more:
         if at >= end or data[at] != _QUOTE:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         at += 1
         start = at
         at = _string_end(data, at, end)
@@ -102,15 +129,16 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
             start = -scratch - 1
             scratch += max(length, 0)
         if length < 0 or at >= end or data[at] != _QUOTE:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         if (start >= 0 and _is_blank(data, start, length)) or (start < 0 and _is_blank(unescaped, -start - 1, length)):
             length = 0
+            has_blank = True
         at = _skip_spaces(data, at + 1, end)
         if at >= end or data[at] != _COLON:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         at = _skip_spaces(data, at + 1, end)
         if at >= end or data[at] != _OPEN_LIST:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         at = _skip_spaces(data, at + 1, end)
         more = not (at < end and data[at] == _CLOSE_LIST)
         while more:
@@ -121,10 +149,10 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
                 at += 1
             digits = at - first_digit
             if digits == 0 or digits > 9 or position >= limit or (digits > 1 and data[first_digit] == _ZERO):
-                return IRREGULAR, last_slot, size
+                return IRREGULAR, last_slot, size, has_blank
             if length > 0:
                 if slot_length[position] != 0:
-                    return IRREGULAR, last_slot, size
+                    return IRREGULAR, last_slot, size, has_blank
                 slot_start[position] = start
                 slot_length[position] = length
                 last_slot = max(last_slot, position)
@@ -134,14 +162,14 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
             if more:
                 at = _skip_spaces(data, at + 1, end)
         if at >= end or data[at] != _CLOSE_LIST:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         at = _skip_spaces(data, at + 1, end)
         more = at < end and data[at] == _COMMA
         if more:
             at = _skip_spaces(data, at + 1, end)
     if at >= end or data[at] != _CLOSE_OBJECT or _skip_spaces(data, at + 1, end) != end:
-        return IRREGULAR, last_slot, size
-    return (TEXT if last_slot >= 0 else NULL), last_slot, size
+        return IRREGULAR, last_slot, size, has_blank
+    return (TEXT if last_slot >= 0 else NULL), last_slot, size, has_blank
 
 
 @njit(forceinline=True)
@@ -158,7 +186,7 @@ def _string_end(data, at, end):
 
 @njit(forceinline=True)
 def _skip_spaces(data, at, end):
-    while at < end and (data[at] == 0x20 or data[at] == 0x0A or data[at] == 0x0D or data[at] == 0x09):
+    while at < end and data[at] <= _SPACE and (data[at] == 0x20 or data[at] in (0x0A, 0x0D, 0x09)):
         at += 1
     return at
 

@@ -24,9 +24,6 @@ from sciscidata.errors import SchemaMismatchError
 _MOST_BYTES = 16 << 20  # of one index: the loop takes 17 times as much memory
 #: A long word at many positions gives a text of the squared size. No abstract reaches these bounds.
 _MOST_TIMES, _MOST_MORE = 8, 1 << 16
-#: Behind the first missing word of a whole index, at most one in so many is missing.
-_MOST_MISSING = 5
-_LEAST_WORDS = 20  # a shorter beginning is not worth keeping
 _ENTRY = re.compile(r'\s*("(?:[^"\\\x00-\x1f]|\\.)*")\s*:\s*(\[[0-9,\s]*\])\s*(?:,|\}\s*$|$)')
 
 _BLOCK_ROWS = 4_096  # about ten megabytes of JSON: small enough that the allocator reuses its pages
@@ -141,14 +138,16 @@ def _before_the_cut(placed: list[tuple[int, str]], *, is_broken: bool) -> list[t
     A word stands where it occurs first: behind the cut a third or more are new words, hence missing (36 and 42 % in
     real records). Fewer are an oddity of the record (7 %).
     """
+    from sciscidata.records._abstract_kernels import LEAST_WORDS, MOST_MISSING
+
     positions = {position for position, _ in placed}
     last = placed[-1][0]
     gap = next((place for place in range(last) if place not in positions), last + 1)
     missing = last + 1 - gap - sum(position >= gap for position in positions)
-    if not is_broken and missing * _MOST_MISSING <= last + 1 - gap:
+    if not is_broken and missing * MOST_MISSING <= last + 1 - gap:
         return placed
     kept = [place for place in placed if place[0] < gap]
-    return kept if len(kept) >= _LEAST_WORDS else []
+    return kept if len(kept) >= LEAST_WORDS else []
 
 
 class _Pairs(list[tuple[str, Any]]):

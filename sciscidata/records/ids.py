@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sciscidata._kernels.arrays import Int64Array
 from sciscidata._kernels.strings import string_buffers
@@ -40,7 +39,6 @@ TEXTS_FROM: Final = 1 << 62
 MISSING: Final = ("NA", "N/A", "NULL", "null", r"\N", "NaN", "nan", "None", "<NA>")
 _OPENALEX: Final = "https://openalex.org/"
 _ADDRESS: Final = r"(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?"
-_MOST: Final = 10**18  # numbers of OpenAlex have at most 18 digits
 _OPENALEX_ID: Final = re.compile(rf"\s*{_ADDRESS}([WSVAI])0*([1-9][0-9]{{0,17}})/?\s*", re.I)
 #: W for works, S for venues, V for venues until 2022, A for authors, I for institutions.
 Letter: TypeAlias = Literal["W", "S", "V", "A", "I"]
@@ -123,16 +121,12 @@ def openalex_number(value: object, letter: Letter) -> int | None:
 
 def openalex_numbers(ids: Any, *letters: Letter) -> Int64Array:  # noqa: ANN401 (a Series or Arrow's strings)
     """Return the numbers of OpenAlex ids with one of the letters, -1 for others and for null."""
-    from sciscidata._kernels.ids import number_texts  # numba takes a while to import
+    from sciscidata.records._text_kernels import number_addresses  # numba takes a while to import
 
     texts: Any = ids.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()) if isinstance(ids, pl.Series) else ids
     data, offsets = string_buffers(texts)
-    numbers = number_texts(data, offsets, np.uint8(ord(letters[0])), are_plain=False)
-    is_url: Any = pc.starts_with(texts, _OPENALEX + letters[0])  # pyright: ignore[reportAttributeAccessIssue]
-    is_url = is_url.fill_null(False).to_numpy(zero_copy_only=False)
-    is_usual = is_url & (numbers > 0) & (numbers < _MOST)
-    numbers[~is_usual] = -1
-    odd = np.flatnonzero(~is_usual & (offsets[1:] > offsets[:-1]))
+    numbers = number_addresses(data, offsets, np.frombuffer((_OPENALEX + letters[0]).encode(), np.uint8))
+    odd = np.flatnonzero((numbers < 0) & (offsets[1:] > offsets[:-1]))
     for place, value in zip(odd.tolist(), texts.take(pa.array(odd)).to_pylist(), strict=True):
         candidates = (openalex_number(value, letter) for letter in letters)
         numbers[place] = next((number for number in candidates if number is not None), -1)

@@ -6,10 +6,11 @@ import html
 import re
 from functools import lru_cache
 
+import numpy as np
 import polars as pl
 
 from sciscidata._kernels.arrays import Int64Array
-from sciscidata._kernels.strings import replace_rows
+from sciscidata._kernels.strings import replace_rows, string_buffers
 
 # Tags around a part of a word vanish; tags between words leave a space. Attributes must have a value, or else
 # "x <b and c> d" would be a tag.
@@ -27,6 +28,7 @@ _INSIDE_WORDS = (
 )
 _SPACES = r"[\s\p{Cc}]{2,}|[[\s\p{Cc}]--[ ]]"
 _ODD_SPACES = rf"{_SPACES}|^ | $|^$"
+_LOOP_PAYS_ROWS = 4_096  # numba takes a while to import
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
@@ -43,7 +45,7 @@ def clean_text(text: pl.Expr | str) -> pl.Expr:
 def _clean(texts: pl.Series) -> pl.Series:
     """Clean the texts that may need it: of 200,000 titles 0.6 %."""
     texts = texts.cast(pl.String).rechunk()
-    rows = _rows_with(rf"[&<]|{_ODD_SPACES}", texts)
+    rows = _unclean_rows(texts)
     if not rows.size:
         return texts
     plain = pl.col("text").str.replace_all(_BETWEEN_WORDS, " ").str.replace_all(_INSIDE_WORDS, "")
@@ -52,6 +54,15 @@ def _clean(texts: pl.Series) -> pl.Series:
     odd = _rows_with(_ODD_SPACES, found)
     mended = found.gather(odd).str.replace_all(_SPACES, " ").str.strip_chars(" ").replace("", None)
     return replace_rows(texts, rows, replace_rows(found, odd, mended))
+
+
+def _unclean_rows(texts: pl.Series) -> Int64Array:
+    """List the texts that cleaning may change."""
+    if len(texts) < _LOOP_PAYS_ROWS:
+        return _rows_with(rf"[&<]|{_ODD_SPACES}", texts)
+    from sciscidata.records._text_kernels import find_unclean
+
+    return np.flatnonzero(find_unclean(*string_buffers(texts)) & texts.is_not_null().to_numpy())
 
 
 def _rows_with(pattern: str, texts: pl.Series) -> Int64Array:
@@ -65,7 +76,7 @@ def _unescape_entities(texts: pl.Series) -> pl.Series:
 
 
 def _unescape(text: str) -> str:
-    return _ENTITY.sub(lambda entity: _unescape_entity(entity[0]), text)
+    return _ENTITY.sub(lambda entity: _unescape_entity(entity[0]), text) if "&" in text else text
 
 
 _unescape_entity = lru_cache(1 << 10)(html.unescape)

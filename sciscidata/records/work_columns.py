@@ -7,16 +7,16 @@ many lines a compiled loop checks the JSON of a block and notes where used value
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int64Array
-from sciscidata._kernels.strings import is_text, is_utf8
+from sciscidata._kernels.strings import is_text, is_utf8, replace_rows, string_buffers
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_indexes, decode_spans
 from sciscidata.records.dois import BLANKS, CHANGED_DOIS, read_dois
@@ -58,6 +58,17 @@ _OTHER_LEAVES = ("publication_year", "cited_by_count", "is_retracted", "is_xpac"
                  "primary_location.source", "abstract_inverted_index")  # fmt: skip
 _ITEM_LEAVES = ("concepts.[].display_name", "topics.[].display_name", "topics.[].field.display_name",
                 "concepts.[].score", "concepts.[].level", "referenced_works.[]")  # fmt: skip
+#: Columns of the Parquet edition that are read where Arrow has them: long ones, and lists.
+_READ_BY_ARROW = ("referenced_works", "abstract_inverted_index", "authorships", "concepts", "topics")
+_TEXT, _WHOLE, _FLAG, _ENTRY = pl.String(), pl.Int64(), pl.Boolean(), "entry"
+#: Values of a work, a concept and a topic, with their types.
+_OF_WORK: Final = {
+    **dict.fromkeys(TEXTS, _TEXT),
+    **dict.fromkeys(("publication_year", "cited_by_count"), _WHOLE),
+    **dict.fromkeys(("is_retracted", "is_xpac", "is_authors_truncated"), _FLAG),
+}
+_OF_CONCEPT: Final = {"entry.display_name": _TEXT, "entry.score": pl.Float64(), "entry.level": _WHOLE}
+_OF_TOPIC: Final = {"entry.display_name": _TEXT, "entry.field.display_name": _TEXT}
 #: The paths of all values that are used, ``[]`` for the entries of a list.
 LEAVES: Final = (*TEXTS, *_OTHER_LEAVES, *_ITEM_LEAVES, "authorships.[].author_position")  # of authors, any short one
 
@@ -102,8 +113,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     """Make ROWS without abstracts; ``work_id`` is null where the id has an odd form."""
     n, n_concepts, n_topics = len(leaves.is_xpac), int(leaves.concept_firsts[-1]), int(leaves.topic_firsts[-1])
     first_name = (len(TEXTS) - _N_DATES) * n
-    stripped = leaves.texts.slice(_N_DATES * n).str.strip_chars(BLANKS)
-    stripped = stripped.to_frame("").select(pl.when(pl.col("").str.len_bytes() > 0).then(""))[""]
+    stripped = _stripped(leaves.texts.slice(_N_DATES * n))
     texts = {name: stripped.slice(place * n, n) for place, name in enumerate(TEXTS[_N_DATES:])}
     dates = {name: leaves.texts.slice(place * n, n) for place, name in enumerate(TEXTS[:_N_DATES])}
     concepts, broad = _best_concepts(leaves, stripped.slice(first_name, n_concepts + n_topics))
@@ -131,12 +141,17 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
         "references": leaves.references,
         "malformed_references": leaves.malformed_references,
     } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
-    rows = pl.DataFrame(columns | dates).select(_columns())
-    is_word = {name: pl.col(name).is_in(words) for name, words in _MISSING_OF.items()}
-    return rows.with_columns(
-        *(pl.when(~is_one).then(name).alias(name) for name, is_one in is_word.items()),
-        missing_values=pl.sum_horizontal(is_word.values()).cast(pl.Int64),
-    )
+    return pl.DataFrame(columns | dates).select(_columns()).with_columns(_without_missing())
+
+
+def _stripped(texts: pl.Series) -> pl.Series:
+    """Remove blanks around texts; null for one of blanks only."""
+    from sciscidata.records._text_kernels import find_blank_ends  # numba takes a while to import
+
+    texts = texts.rechunk()
+    rows = np.flatnonzero(find_blank_ends(*string_buffers(texts)) & texts.is_not_null().to_numpy())
+    found = texts.gather(rows).str.strip_chars(BLANKS).to_frame("").select(pl.when(pl.col("") != "").then(""))[""]
+    return replace_rows(texts, rows, found) if rows.size else texts
 
 
 @cache
@@ -162,6 +177,13 @@ def _columns() -> list[pl.Expr]:
     return [made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in ROWS.items()]
 
 
+@cache
+def _without_missing() -> list[pl.Expr]:
+    is_word = {name: pl.col(name).is_in(words) for name, words in _MISSING_OF.items()}
+    values = [pl.when(~is_one).then(name).alias(name) for name, is_one in is_word.items()]
+    return [*values, pl.sum_horizontal(is_word.values()).cast(pl.Int64).alias("missing_values")]
+
+
 def _best_concepts(leaves: Leaves, names: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Choose concepts of each row by score, then name, else its first topics; and its best concept of level 0."""
     n, n_topics = len(leaves.is_xpac), int(leaves.topic_firsts[-1])
@@ -175,14 +197,32 @@ def _best_concepts(leaves: Leaves, names: pl.Series) -> tuple[pl.Series, pl.Seri
             "name": names,
         }
     ).filter(pl.col("score").is_finite() & pl.col("name").is_not_null())
-    listed = listed.sort("row", "score", "name", descending=[False, True, False])
+    listed = _sorted(listed)
     rows, is_concept = listed["row"].to_numpy(), listed["score"].to_numpy() > 0
-    first = np.searchsorted(rows, rows)
-    is_chosen = (np.arange(len(rows)) - first < _MAX_CONCEPTS) & (is_concept == is_concept[first])
+    places = np.arange(len(rows))
+    first = np.maximum.accumulate(np.where(np.append(True, rows[1:] != rows[:-1])[: len(rows)], places, 0))
+    is_chosen = (places - first < _MAX_CONCEPTS) & (is_concept == is_concept[first])
     broad = listed.filter("is_broad").unique("row", keep="first", maintain_order=True)
     ends = np.searchsorted(rows[is_chosen], np.arange(n + 1))
     no_names = pl.repeat(None, n, dtype=pl.String(), eager=True)
     return _lists(listed["name"].filter(pl.Series(is_chosen)), ends), no_names.scatter(broad["row"], broad["name"])
+
+
+def _sorted(listed: pl.DataFrame) -> pl.DataFrame:
+    """Sort by row, score from the highest, and name. Most entries of a row are in this order already."""
+    rows = listed["row"].to_numpy()
+    if (rows[:-1] > rows[1:]).any():
+        listed = listed[np.argsort(rows, kind="stable")]
+        rows = listed["row"].to_numpy()
+    scores = listed["score"].to_numpy()
+    is_before = (rows[:-1] < rows[1:]) | (scores[:-1] > scores[1:])
+    if is_before.all():
+        return listed
+    odd = np.flatnonzero(np.isin(rows, rows[:-1][~is_before]))
+    order = np.arange(len(rows))
+    sorted_ones = listed[odd].with_columns(at=odd).sort("row", "score", "name", descending=[False, True, False])
+    order[odd] = sorted_ones["at"].to_numpy()
+    return listed[order]
 
 
 def _lists(values: pl.Series, ends: Int64Array) -> pl.Series:
@@ -316,45 +356,30 @@ def _rows_one_by_one(lines: dict[int, bytes], *, pages: bool) -> Batch:
 def leaves_of_batch(batch: Any) -> Leaves | None:  # noqa: ANN401 (of Arrow)
     """Take the leaves from columns of records, as Parquet holds them; None if a column has an unusual type."""
     lists: Any = batch.column("referenced_works")
-    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)) or not is_text(lists.type.value_type):
+    if not _is_list(lists.type) or not is_text(lists.type.value_type):
         return None
-    cited, firsts = lists.flatten(), np.append(0, np.cumsum(lists.value_lengths().fill_null(0).to_numpy()))
-    # The long columns are read where Arrow has them.
-    names = [name for name in batch.schema.names if name not in ("referenced_works", "abstract_inverted_index")]
-    frame: Any = pl.from_arrow(batch.select(names))
-    columns = frame.to_struct("")
-    concepts, concept_firsts = _entries(columns, "concepts")
-    topics, topic_firsts = _entries(columns, "topics")
-    dates = [date.cast(pl.String) if date.dtype.is_temporal() else date for date in _leaves(columns, *TEXTS[:_N_DATES])]
-    names = [*_leaves(concepts, "display_name"), *_leaves(topics, "display_name", "field.display_name")]
-    texts = [*dates, *_leaves(columns, *TEXTS[_N_DATES:]), *names]
-    whole = _leaves(columns, "publication_year", "cited_by_count")
-    flags = _leaves(columns, "is_retracted", "is_xpac", "is_authors_truncated")
-    (authors,) = _leaves(columns, "authorships")
-    n_authors = authors.list.len() if isinstance(authors.dtype, pl.List) else pl.zeros(len(authors), eager=True)
-    scores, levels = _leaves(concepts, "score", "level")
-    if not (
-        all(text.dtype in (pl.String(), pl.Null()) for text in texts)
-        and all(number.dtype.is_integer() or number.dtype == pl.Null() for number in (*whole, levels))
-        and all(flag.dtype in (pl.Boolean(), pl.Null()) for flag in flags)
-        and (scores.dtype.is_float() or scores.dtype == pl.Null())
-        and not topics.null_count()
-    ):
+    (concepts, concept_firsts), (topics, topic_firsts) = _entries(batch, "concepts"), _entries(batch, "topics")
+    works: Any = pl.from_arrow(batch.select([name for name in batch.schema.names if name not in _READ_BY_ARROW]))
+    of_work, of_concept, of_topic = _leaves(works, _OF_WORK), _leaves(concepts, _OF_CONCEPT), _leaves(topics, _OF_TOPIC)
+    if of_work is None or of_concept is None or of_topic is None or topics[_ENTRY].null_count():
         return None
-    references, malformed = _number_references(cited, firsts)
-    retracted, xpac, truncated = (flag.cast(pl.Boolean).fill_null(value=False) for flag in flags)
+    has_source = _find_leaf(works.schema, "primary_location.source")[0].is_not_null()
+    flags = of_work.select(pl.col("is_retracted", "is_xpac", "is_authors_truncated").fill_null(value=False))
+    references, malformed = _number_references(lists.flatten(), _firsts(lists))
+    n_authors = np.diff(_firsts(_column(batch, "authorships")))
+    names = (of_concept["entry.display_name"], of_topic["entry.display_name"], of_topic["entry.field.display_name"])
     return Leaves(
-        texts=pl.concat([*(text.cast(pl.String) for text in texts), pl.Series([None], dtype=pl.String)]),
-        publication_year=whole[0].cast(pl.Int64),
-        cited_by_count=whole[1].cast(pl.Int64, strict=False),
-        is_retracted=retracted,
-        is_xpac=xpac,
-        n_authors=n_authors.set(truncated, None),
-        has_source=_leaves(columns, "primary_location.source")[0].is_not_null(),
+        texts=pl.concat([*(of_work[name] for name in TEXTS), *names, pl.Series([None], dtype=pl.String)]),
+        publication_year=of_work["publication_year"],
+        cited_by_count=of_work["cited_by_count"],
+        is_retracted=flags["is_retracted"],
+        is_xpac=flags["is_xpac"],
+        n_authors=pl.Series(np.where(flags["is_authors_truncated"].to_numpy(), 0, n_authors)),
+        has_source=works.select(pl.first().is_null(), has_source=has_source)["has_source"],
         concept_firsts=concept_firsts,
         topic_firsts=topic_firsts,
-        scores=scores.cast(pl.Float64).to_numpy(),
-        levels=levels.cast(pl.Int64).fill_null(-1).to_numpy(),
+        scores=of_concept["entry.score"].to_numpy(),
+        levels=of_concept["entry.level"].fill_null(-1).to_numpy(),
         references=references,
         malformed_references=malformed,
     )
@@ -363,34 +388,59 @@ def leaves_of_batch(batch: Any) -> Leaves | None:  # noqa: ANN401 (of Arrow)
 def _number_references(cited: Any, firsts: Int64Array) -> tuple[pl.Series, pl.Series]:  # noqa: ANN401
     """Make a list of numbers of the ids of each row, and count what is no id of a work."""
     numbers = openalex_numbers(cited, "W")
-    malformed = np.append(0, np.cumsum(numbers < 0))[firsts]
-    return _lists(pl.Series(numbers[numbers >= 0]), firsts - malformed), pl.Series(np.diff(malformed))
+    malformed = np.zeros_like(firsts)
+    if numbers.min(initial=0) < 0:
+        malformed = np.append(0, np.cumsum(numbers < 0))[firsts]
+        numbers = numbers[numbers >= 0]
+    return _lists(pl.Series(numbers), firsts - malformed), pl.Series(np.diff(malformed))
 
 
-def _leaves(values: pl.Series, *paths: str) -> list[pl.Series]:
-    """Return fields of structs; of type Null where there is none, of an unusual type where there is no struct."""
-    leaves: list[pl.Series] = []
-    for path in paths:
-        leaf = values
-        for step in path.split("."):
-            if isinstance(leaf.dtype, pl.Struct) and step in leaf.struct.fields:
-                leaf = leaf.struct.field(step)
-            else:
-                is_missing = isinstance(leaf.dtype, pl.Struct | pl.Null)
-                leaf = pl.repeat(None, len(leaf), dtype=pl.Null() if is_missing else pl.Binary(), eager=True)
-        leaves.append(leaf)
-    return leaves
+def _leaves(frame: pl.DataFrame, kinds: Mapping[str, pl.DataType]) -> pl.DataFrame | None:
+    """Take values within structs, by their paths; null where there is none, None if one has an unusual type."""
+    leaves: list[pl.Expr] = []
+    schema = frame.schema
+    for path, kind in kinds.items():
+        leaf, dtype = _find_leaf(schema, path)
+        is_date = path in TEXTS[:_N_DATES] and dtype.is_temporal()
+        is_like = (kind == _WHOLE and dtype.is_integer()) or (kind.is_float() and dtype.is_float())
+        if not (dtype in (kind, pl.Null()) or is_date or is_like):
+            return None
+        leaves.append(leaf.cast(kind, strict=False).alias(path))
+    return frame.with_columns(leaves)
 
 
-def _entries(values: pl.Series, name: str) -> tuple[pl.Series, Int64Array]:
-    """Return the entries of a field of lists, and where those of each row begin, with the end."""
-    (lists,) = _leaves(values, name)
-    if not isinstance(lists.dtype, pl.List):
-        dtype = pl.Null() if lists.dtype == pl.Null() else pl.Binary()
-        return pl.Series([], dtype=dtype), np.zeros(len(lists) + 1, np.int64)
-    lengths = lists.list.len().fill_null(0)
-    firsts = np.cumsum([0, *lengths.to_list()])
-    return lists.filter(lengths > 0).explode(), firsts
+def _find_leaf(schema: pl.Schema, path: str) -> tuple[pl.Expr, pl.DataType]:
+    """Return a value within structs, and its type: Null where there is none, Binary where there is no struct."""
+    first, *steps = path.split(".")
+    leaf, dtype = (pl.col(first), schema[first]) if first in schema else (pl.lit(None), pl.Null())
+    for step in steps:
+        fields = {field.name: field.dtype for field in dtype.fields} if isinstance(dtype, pl.Struct) else {}
+        if step in fields:
+            leaf, dtype = leaf.struct.field(step), cast("pl.DataType", fields[step])
+        else:
+            leaf, dtype = pl.lit(None), pl.Null() if isinstance(dtype, pl.Struct | pl.Null) else pl.Binary()
+    return leaf, dtype
+
+
+def _entries(batch: Any, name: str) -> tuple[pl.DataFrame, Int64Array]:  # noqa: ANN401
+    """Return the entries of a column of lists, and where those of each row begin, with the end."""
+    lists = _column(batch, name)
+    dtype = pl.Null() if pa.types.is_null(lists.type) else pl.Binary()
+    entries: Any = pl.from_arrow(lists.flatten()) if _is_list(lists.type) else pl.Series([], dtype=dtype)
+    return pl.DataFrame({_ENTRY: entries}), _firsts(lists)
+
+
+def _column(batch: Any, name: str) -> Any:  # noqa: ANN401
+    return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
+
+
+def _is_list(kind: Any) -> bool:  # noqa: ANN401
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def _firsts(lists: Any) -> Int64Array:  # noqa: ANN401
+    lengths = lists.value_lengths().fill_null(0).to_numpy() if _is_list(lists.type) else np.zeros(len(lists), np.int64)
+    return np.append(0, np.cumsum(lengths))
 
 
 def _texts(text: Any, offsets: Int64Array) -> pl.Series:  # noqa: ANN401

@@ -29,9 +29,11 @@ from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.sources.snapshot import removals
 from sciscidata.sources.snapshot import source as snapshot
 from sciscidata.sources.snapshot.layout import find_layout
-from sciscidata.sources.snapshot.source import SnapshotConfig, find_removals, ingest_snapshot, read_deleted_ids
+from sciscidata.sources.snapshot.removals import find_removals, read_deleted_ids
+from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
 from sciscidata.storage.parquet import CheckedGroups
 from tests.conftest import REPOSITORY, example_lines
 from tests.records.test_work import tables
@@ -274,8 +276,10 @@ def test_removals_agree_with_a_plain_dictionary(parts, deleted):
         files = [(f"p{place}", Path(home, f"{place}.parquet")) for place in range(len(parts))]
         for (_, path), part in zip(files, parts, strict=True):
             pl.DataFrame({"work_id": part}, schema={"work_id": pl.Int64}).write_parquet(path)
-        for at_once in (1_000, 3):  # all at once, and in several rounds
-            patch.setattr(snapshot, "_IDS_AT_ONCE", at_once)
+        # All at once; as bits; some as bits, and the others in several rounds.
+        for at_once, large in ((1_000, 1), (3, 100), (3, 7), (3, 0)):
+            patch.setattr(removals, "_IDS_AT_ONCE", at_once)
+            patch.setattr(removals, "_LARGE", large)
             found = find_removals(files, np.array(sorted(deleted), np.int64), sum(map(len, parts)))
             assert found.rows() == expected
 

@@ -17,6 +17,7 @@ from sciscidata.records.abstracts import decode_spans
 from sciscidata.records.json_record import PlainRecord, read_records
 from sciscidata.records.work_columns import (
     LEAVES,
+    NO_ROWS,
     Batch,
     leaves_of_batch,
     merge_rows,
@@ -77,6 +78,8 @@ def _rows_of_batch(batch: Any, include_xpac: bool) -> Batch:  # noqa: ANN401 (of
             starts = offsets[:-1].copy()
             ends = np.where(unwanted, starts, offsets[1:])
             rows = rows.with_columns(decode_spans(indexes, starts, ends).alias("abstract"))
+    if rows is not None and not is_odd.any():  # as in most batches
+        return merge_rows(rows, is_odd, Batch(NO_ROWS, []))
     odd: Any = pl.from_arrow(batch.filter(pa.array(is_odd)))
     # Kept apart from the JSON, where it would be escaped and unescaped for nothing.
     indexes = odd.drop_in_place(_INDEX).to_list() if _INDEX in odd.columns else [None] * odd.height

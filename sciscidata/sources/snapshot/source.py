@@ -16,14 +16,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import Int64Array
 from sciscidata.corpus.folder import (
     INDEX,
     REMOVED_FILE,
-    REMOVED_ROWS,
     TABLES,
     UNFINISHED,
     WRITTEN_BY,
@@ -62,8 +59,8 @@ from sciscidata.sources.snapshot.parts import (
     run_jobs,
 )
 from sciscidata.sources.snapshot.plausibility import find_implausible
+from sciscidata.sources.snapshot.removals import find_removals, read_deleted_ids
 from sciscidata.sources.snapshot.update import find_known, put_in_place, tell_other_options, tell_read
-from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.parquet import write_parquet
 from sciscidata.storage.paths import remove_folder
@@ -82,10 +79,6 @@ _COUNTS = (
 
 #: Bytes written per byte read, at most: real records with long abstracts need 0.31 (jsonl) and 0.32 (parquet).
 _DISK_RATIO = 0.5
-
-
-_IDS_AT_ONCE = 16_000_000  # about half a gigabyte with what sorting needs
-REMOVED = pl.Schema({**REMOVED_ROWS, "is_deleted": pl.Boolean()})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -372,51 +365,6 @@ def _lists_of(layout: Layout, config: SnapshotConfig, out: Path) -> Generator[li
             else file
             for file in layout.deleted
         ]
-
-
-def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
-    """Read the ids of deleted works, sorted, each once, from ``deleted_ids.csv.gz`` or the older ``merged_ids``."""
-    batches = [np.empty(0, np.int64)]
-    for path in files:
-        try:
-            table = TableFile(path)
-            names = [name for name in ("work_id", "id") if name in table.columns]
-            if not names:
-                raise CorruptRecordError("it has no column work_id or id")
-            for batch in table.read(names[:1]):
-                ids = batch.to_series().str.extract(r"(?i)^(?:.*/)?W([0-9]{1,18})$").cast(pl.Int64)
-                batches.append(ids.drop_nulls().to_numpy())
-        except (CorruptRecordError, EmptyInputError) as error:
-            raise CorruptRecordError(
-                f"{path} is no list of deleted works: {error}. Copy it again, or remove it to keep all works."
-            ) from error
-    return np.unique(np.concatenate(batches))
-
-
-def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_works: int) -> pl.DataFrame:
-    """Find the rows that do not count: deleted works, and all copies of a work but that of the last of ``parts``.
-
-    Ids are read once for every 16 million of ``n_works``. A deleted work that occurs twice has two rows.
-    """
-    n_rounds = -(-n_works // _IDS_AT_ONCE)
-    frames = [REMOVED.to_frame()]
-    for turn in range(n_rounds):
-        ids_of_parts: list[Int64Array] = []
-        for _, path in parts:
-            ids = pl.read_parquet(path, columns=["work_id"], glob=False).to_series().to_numpy()
-            ids_of_parts.append(ids if n_rounds == 1 else ids[ids % n_rounds == turn])
-        ids = np.concatenate(ids_of_parts)
-        place = np.repeat(np.arange(len(parts)), [len(ids) for ids in ids_of_parts])
-        order = np.argsort(ids, kind="stable")  # copies of one work stay in the order of the parts
-        ids, place = ids[order], place[order]
-        is_stale = np.append(ids[1:] == ids[:-1], False)
-        is_deleted = np.isin(ids, deleted)
-        removed = is_stale | is_deleted
-        names = pl.Series([name for name, _ in parts], dtype=pl.String).gather(place[removed])
-        frames.append(
-            pl.DataFrame({"part": names, "work_id": ids[removed], "is_deleted": is_deleted[removed]}, schema=REMOVED)
-        )
-    return pl.concat(frames).sort("part", "work_id")
 
 
 def open_snapshot(config: SnapshotConfig, opening: Opening) -> Citations:
