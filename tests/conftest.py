@@ -39,7 +39,6 @@ LONGEST = (
     "pipeline/test_outside.py",
     "sciscirl/lab/sft/test_server.py",
     "sources/test_labelled.py",
-    "sciscirl/lab/local_server/test_full_server.py",
     "sciscirl/lab/test_local_rl.py",
     "sciscirl/lab/studies/test_sweep.py",
     "sciscirl/lab/sft/test_peft.py",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import subprocess
@@ -16,12 +17,17 @@ from tests.conftest import REPOSITORY
 
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
-    """Sums in one order, so that results are the same to the bit."""
+    """Sums in one order, so that results are the same to the bit.
+
+    Each training collects garbage at its end. What is there before (all tests and libraries) is not looked through.
+    """
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
+    gc.freeze()
     yield
+    gc.unfreeze()
     torch.set_num_threads(before)
 
 

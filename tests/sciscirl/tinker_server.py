@@ -11,15 +11,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
 from tests.conftest import REPOSITORY
+from tests.forks import may_fork, start_fork
 from tests.servers.serving import choose_port
 
 _SECONDS_TO_STOP = 300
@@ -52,13 +54,15 @@ class TinkerServer:
     state: Path
     environment: dict[str, str]
 
-    def start(self, script: str, *words: str, cwd: Path | None = None) -> Script:
+    def start(self, script: str, *words: str, cwd: Path | None = None, is_fork: bool = True) -> Script:
         """Start one of ``scripts/``."""
-        return Script(command(script, *words), environment=self.environment, cwd=cwd)
+        return Script(command(script, *words), environment=self.environment, cwd=cwd, is_fork=is_fork)
 
-    def run(self, script: str, *words: str, check: bool = True, cwd: Path | None = None):
+    def run(self, script: str, *words: str, check: bool = True, cwd: Path | None = None, is_fork: bool = True):
         """Run one of ``scripts/``; with ``check`` it has to end well."""
-        return run_script(script, *words, environment=self.environment, check=check, cwd=cwd)
+        done = self.start(script, *words, cwd=cwd, is_fork=is_fork).finish()
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
 
     @property
     def is_up(self) -> bool:
@@ -71,31 +75,64 @@ def command(script: str, *words: str) -> list[str]:
     return [sys.executable, str(REPOSITORY / "scripts" / script), *words]
 
 
-class Script(subprocess.Popen[str]):
-    """A process that runs; ``out`` and ``err`` are the files that it writes to."""
+class Script:
+    """A process that runs a program of Python; ``out`` and ``err`` are the files that it writes to.
 
-    def __init__(self, words: list[str], *, environment=os.environ, cwd: Path | None = None) -> None:
-        self.folder = tempfile.TemporaryDirectory()
+    Args:
+        words: those of its command line.
+        environment: its variables.
+        cwd: its folder.
+        is_fork: start it with its libraries loaded, where that makes no difference: see ``tests.forks``.
+    """
+
+    def __init__(
+        self, words: list[str], *, environment: Mapping[str, str] = os.environ, cwd: Path | None = None,
+        is_fork: bool = True,
+    ) -> None:  # fmt: skip
+        self.words, self.folder = words, tempfile.TemporaryDirectory()
         self.done: subprocess.CompletedProcess[str] | None = None
         self.out, self.err = (Path(self.folder.name, name) for name in ("out", "err"))
-        with self.out.open("w") as out, self.err.open("w") as err:
-            super().__init__(words, env=dict(environment), cwd=cwd, stdout=out, stderr=err, text=True)
+        for path in (self.out, self.err):
+            path.touch()
+        assert words[0] == sys.executable
+        self._process: ForkServerProcess | subprocess.Popen[bytes]
+        if is_fork and may_fork(environment):
+            self._process = start_fork(words[1:], environment=environment, cwd=cwd, out=self.out, err=self.err)
+        else:
+            with self.out.open("w") as out, self.err.open("w") as err:
+                self._process = subprocess.Popen(words, env=dict(environment), cwd=cwd, stdout=out, stderr=err)
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while it runs."""
+        return self._process.poll() if isinstance(self._process, subprocess.Popen) else self._process.exitcode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def _wait(self) -> None:
+        if isinstance(self._process, subprocess.Popen):
+            self._process.wait(SECONDS_TO_RUN)
+        else:
+            self._process.join(SECONDS_TO_RUN)
 
     def finish(self) -> subprocess.CompletedProcess[str]:
         """Wait for its end, as ``subprocess.run`` does. A second call returns what the first returned."""
         if self.done is None:
             try:
-                self.wait(SECONDS_TO_RUN)
+                self._wait()
+                status = self.poll()
+                assert status is not None, f"still runs after {SECONDS_TO_RUN} s: {self.words}"
             finally:
                 self.kill()
             out, err = (path.read_text("utf-8") for path in (self.out, self.err))
             self.folder.cleanup()
-            self.done = subprocess.CompletedProcess(self.args, self.returncode, out, err)
+            self.done = subprocess.CompletedProcess(self.words, status, out, err)
         return self.done
 
 
-def run_script(script: str, *words: str, environment=os.environ, check: bool = True, cwd: Path | None = None):
-    done = Script(command(script, *words), environment=environment, cwd=cwd).finish()
+def run_script(script: str, *words: str, environment: Mapping[str, str] = os.environ, check: bool = True):
+    """Run one of ``scripts/`` in a process that loads all by itself; with ``check`` it has to end well."""
+    done = Script(command(script, *words), environment=environment, is_fork=False).finish()
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
 

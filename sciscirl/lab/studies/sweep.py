@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import re
+import sys
 import threading
 import time
 import warnings
@@ -405,9 +406,6 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
             await asyncio.sleep(_PAUSE_S)
         return end.problem
 
-    def open_process() -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, get_context("spawn"), _begin_process, (warnings.filters,))
-
     async def train(number: int, run: PlannedRun) -> None:
         async with slots:
             if run.begins_from in begun:  # it stands before this one, so it has had its slot
@@ -416,7 +414,7 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
             _log.info("run %d of %d, %s%s", number, len(runs), _name_run(run), ": has ended before" if was_over else "")
             if was_over:
                 return
-            with open_process() if is_apart else nullcontext() as pool:
+            with _open_process(run) if is_apart else nullcontext() as pool:
                 problem = await train_in_place(run, pool)
             if problem:
                 problems[_name_run(run)] = problem
@@ -426,6 +424,15 @@ async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
         begun[run.folder] = asyncio.create_task(train(number, run))
     await asyncio.gather(*begun.values())
     return problems
+
+
+def _open_process(run: PlannedRun) -> ProcessPoolExecutor:
+    context = get_context("spawn")
+    if sys.platform == "linux" and not run.is_local:  # a GPU that its libraries have looked for cannot be forked
+        context = get_context("forkserver")
+        # Load them once: each process would take seconds and 400 MB.
+        context.set_forkserver_preload([__name__, "transformers.models.auto.tokenization_auto"])
+    return ProcessPoolExecutor(1, context, _begin_process, (warnings.filters,))
 
 
 def _begin_process(filters: Sequence[Any]) -> None:

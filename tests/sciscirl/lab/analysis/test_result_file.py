@@ -26,15 +26,23 @@ def answer(release: Path, label: str = "neutral") -> pl.DataFrame:
     return pl.DataFrame({"openalex_id": ids, "label": [label] * len(ids), "confidence": [0.5] * len(ids)})
 
 
-@pytest.fixture
-def results(toy_slice, tmp_path):
-    evaluate_baselines(toy_slice, tmp_path / "all")
-    compare_files([str(tmp_path / "all")], CompareConfig(), tmp_path / "comparison")
-    return tmp_path / "comparison/results"
+@pytest.fixture(scope="module")
+def evaluations(toy_slice, tmp_path_factory):
+    """The folder of an evaluation of each baseline; tests leave it as it is."""
+    out = tmp_path_factory.mktemp("results") / "all"
+    evaluate_baselines(toy_slice, out)
+    return out
 
 
-def test_result_files_say_the_same_as_the_folders_and_a_row_can_be_added(toy_slice, tmp_path, results):
-    folders = compare_files([str(tmp_path / "all")], CompareConfig())
+@pytest.fixture(scope="module")
+def results(evaluations):
+    """Their result files; tests leave them as they are."""
+    compare_files([str(evaluations)], CompareConfig(), evaluations.parent / "comparison")
+    return evaluations.parent / "comparison/results"
+
+
+def test_result_files_say_the_same_as_the_folders_and_a_row_can_be_added(toy_slice, tmp_path, evaluations, results):
+    folders = compare_files([str(evaluations)], CompareConfig())
     files = compare_files([str(results)], CompareConfig())
     assert {name: files.scores[name] for name in folders.scores} == dict(folders.scores)
     assert files.saw == folders.saw

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.checkpoints import list_weights
 from sciscirl.task.predictions import GROUP_SQUARE
 from sciscirl.task.release import read_split
+from tests.sciscirl.tinker_server import Script
 from tests.sciscirl.toy import gold_of
 from tests.web_pages import Page
 
@@ -205,7 +205,8 @@ def test_the_merged_model_is_the_one_that_is_served(experiment, scored, tinker_s
     assert "On papers of dev in this release." in card
     tokens = get_tokenizer(tinker_server.model).encode("Which label fits this paper? Say it in JSON.")
     words = [sys.executable, "-c", ASK, tinker_server.model, list_weights(rl)[1], json.dumps(tokens)]
-    asked = subprocess.run(words, env=tinker_server.environment, capture_output=True, text=True, check=True)
+    asked = Script(words, environment=tinker_server.environment).finish()
+    assert asked.returncode == 0, asked.stderr
     served = json.loads(asked.stdout)[1:]
     assert list_logprobs(str(merged), tokens) == pytest.approx(served, abs=0.01)
     assert list_logprobs(tinker_server.model, tokens) != pytest.approx(served, abs=0.1)

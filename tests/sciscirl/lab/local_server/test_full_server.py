@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import httpx
 import pytest
 import tinker
 
 from sciscirl.errors import FullServerError, ReleaseError, SciSciRLError
 from sciscirl.runs.server_checks import clear_errors
-from tests.sciscirl.tinker_server import SECONDS_TO_RUN, served
 
 URL = "http://127.0.0.1:9"
 FULL = "Maximum number of LoRA adapters (8) reached"
@@ -56,23 +52,3 @@ def test_an_error_that_is_not_the_servers_is_left_alone():
         with pytest.raises(ValueError, match=str(error)) as caught, clear_errors(URL):
             raise error
         assert caught.value is error
-
-
-@pytest.mark.slow
-def test_the_third_run_of_a_sweep_waits_for_the_place_of_one_that_ended(tinker_server, tmp_path):
-    """Places for two runs, and three at once: sessions that ended runs left open would keep the third out for hours."""
-    with served(tinker_server.release, tmp_path / "state", adapters=3) as full:
-        words = [
-            "--preset", "exp4", "--release", full.release, "--model", full.model, "--renderer", full.renderer,
-            "--seeds", "0", "1", "2", "--jobs", "3", "--lora-rank", "8", "--max-tokens", "64", "--batch-size", "2",
-            "--max-paper-tokens", "96", "--group-size", "4", "--max-steps", "2", "--n-test", "4",
-            "--eval-split", "test", "--out", tmp_path / "sweep",
-        ]  # fmt: skip
-        command = [sys.executable, "-m", "sciscirl", "sweep", *map(str, words)]
-        done = subprocess.run(
-            command, env=full.environment, capture_output=True, text=True, timeout=SECONDS_TO_RUN, check=False
-        )
-    assert done.returncode == 0, done.stderr
-    assert "waits for a free place" in done.stderr
-    assert "DEPRECATED" not in done.stderr
-    assert len([*tmp_path.glob("sweep/exp4/seed_*/run.json")]) == 3

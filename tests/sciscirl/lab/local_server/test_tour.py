@@ -123,8 +123,9 @@ def tour(tinker_server, tmp_path_factory) -> Tour:
         first.finish()
     assert (run / "checkpoints.jsonl").exists()
     n_taken = len(read_metrics(run))
-    tinker_server.run(*training, "behavior_if_log_dir_exists=resume", cwd=home)
-    shown = [tinker_server.run(*words, cwd=home).stdout for words in others]
+    # In processes that load everything by themselves, as a shell starts them; the other tests fork theirs.
+    tinker_server.run(*training, "behavior_if_log_dir_exists=resume", cwd=home, is_fork=False)
+    shown = [tinker_server.run(*words, cwd=home, is_fork=False).stdout for words in others]
     return Tour(home, run, options, n_taken, shown)
 
 
@@ -208,14 +209,18 @@ def test_greedy_answers_repeat_and_metrics_are_those_of_the_predictions(tour, ti
 
 @dataclass(frozen=True)
 class Visit:
-    """What a second server, started on a copy of the first one's state, did for two clients in turn.
+    """What a second server of few places, started on a copy of the first one's state, did for three clients in turn.
 
     Attributes:
+        sweep: the folder of a sweep of three runs at once.
+        sweeping: its process.
         filling: the process that took every adapter slot.
         judging: what the evaluation of the tour's run printed.
         is_up: whether the server still answers after its script was stopped.
     """
 
+    sweep: Path
+    sweeping: subprocess.CompletedProcess[str]
     filling: subprocess.CompletedProcess[str]
     judging: str
     is_up: bool
@@ -225,13 +230,30 @@ class Visit:
 def second_server(tour, tinker_server, tmp_path_factory) -> Visit:
     home = tmp_path_factory.mktemp("second")
     shutil.copytree(tinker_server.state, home / "state")
-    with served(tinker_server.release, home / "state") as server:
+    with served(tinker_server.release, home / "state", adapters=3) as server:
+        words = [
+            "--preset", "exp4", "--release", server.release, "--model", server.model, "--renderer", server.renderer,
+            "--seeds", "0", "1", "2", "--jobs", "3", "--lora-rank", "8", "--max-tokens", "64", "--batch-size", "2",
+            "--max-paper-tokens", "96", "--group-size", "4", "--max-steps", "2", "--n-test", "4",
+            "--eval-split", "test", "--out", home / "sweep",
+        ]  # fmt: skip
+        command = [sys.executable, "-m", "sciscirl", "sweep", *map(str, words)]
+        sweeping = Script(command, environment=server.environment, is_fork=False).finish()
         client = home / "client.py"
         client.write_text(CLIENT, "utf-8")
         filling = Script([sys.executable, str(client), server.model], environment=server.environment).finish()
         words = ("--run", str(tour.run), "--release", str(server.release), "--out", str(home / "out"))
         judging = server.run("evaluate.py", *words).stdout
-    return Visit(filling, judging, server.is_up)
+    return Visit(home / "sweep", sweeping, filling, judging, server.is_up)
+
+
+def test_the_third_run_of_a_sweep_waits_for_the_place_of_one_that_ended(second_server):
+    """Places for two runs, and three at once: sessions that ended runs left open would keep the third out for hours."""
+    said = second_server.sweeping.stderr
+    assert second_server.sweeping.returncode == 0, said
+    assert "waits for a free place" in said
+    assert "DEPRECATED" not in said
+    assert len([*second_server.sweep.glob("exp4/seed_*/run.json")]) == 3
 
 
 def test_a_server_that_is_full_refuses_in_one_line_whatever_needs_a_slot_and_serves_on(second_server):

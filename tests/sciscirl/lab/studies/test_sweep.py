@@ -32,6 +32,7 @@ from sciscirl.metrics.own_metrics import register_metric
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.runs.logs import open_store
+from tests.forks import load
 from tests.sciscirl.made_runs import make_run
 from tests.sciscirl.toy import LABELS, Scripted, make_slice, say
 
@@ -353,6 +354,13 @@ sweep.is_over = lambda folder: folder.parent.name == "exp4-sft" and (folder / "e
 """
 
 
+@pytest.fixture
+def origin() -> None:
+    """What processes of a sweep are forked from, with what other tests need of it."""
+    load()
+
+
+@pytest.mark.usefixtures("origin")
 def test_runs_at_once_have_processes_of_their_own_and_wait_for_the_run_that_they_begin_from(tmp_path, monkeypatch):
     """A plugin, which each process loads, stands for both loops: the first two runs wait for each other."""
     for name in ("train_preset", "train_on_tinker", "is_over"):
@@ -393,6 +401,7 @@ sweep.is_over = lambda folder: (folder / "ended").exists()
 """
 
 
+@pytest.mark.usefixtures("origin")
 @pytest.mark.parametrize("is_ever_free", [True, False])
 def test_a_run_waits_for_a_free_place_on_the_server_and_not_for_ever(tmp_path, monkeypatch, caplog, is_ever_free):
     for name in ("train_preset", "is_over"):
