@@ -60,7 +60,6 @@ def list_steps(sizes: list[str]) -> list[Step]:
         *(Step(part, size, ["--size", size]) for part in OF_EACH_SIZE for size in sizes),
         Step("abstracts", "", []),
         Step("snapshot", "", ["--parts", "4", "--records", "10000", "--repeats", "2"]),
-        *(Step("update", each, ["--size", each]) for each in sizes if each != "XS"),
         *(Step("tables", each, ["--size", each]) for each in sizes),
         Step("sciscinet", "", ["--works", str(n // 5), "--n-train", str(n // 200), "--n-test", str(n // 2_000)]),
         *(Step("engines", size, ["workers", "--size", size, *ingest_once]) for size in sizes[:-1]),

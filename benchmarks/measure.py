@@ -116,14 +116,6 @@ def timed(work: Callable[[], Any], repeats: int = 1) -> tuple[dict[str, float], 
     return {"cpu_s": min(cpu for cpu, _ in taken), "wall_s": min(wall for _, wall in taken)}, result
 
 
-def fingerprint(frame: pl.DataFrame) -> str:
-    """Return twelve digits of the SHA-256 of all values, in the order of the first column."""
-    frame, digest = frame.sort(frame.columns[0]), hashlib.sha256()
-    for column in frame.iter_columns():
-        digest.update(column.to_numpy().tobytes())
-    return digest.hexdigest()[:12]
-
-
 def try_process(task: str, tool: str, *command: str, **options: str) -> Row:
     """Return what a script took for a task, or a row that says why it did not run."""
     try:
