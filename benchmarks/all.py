@@ -59,7 +59,7 @@ def list_steps(sizes: list[str]) -> list[Step]:
         Step("null_models", "", ["--size", size]),
         Step("abstracts", "", []),
         Step("snapshot", "", ["--parts", "4", "--records", "10000", "--repeats", "2"]),
-        Step("tables", "", ["--rows", str(10 * n)]),
+        *(Step("tables", each, ["--size", each]) for each in sizes),
         Step("sciscinet", "", ["--works", str(n // 5), "--n-train", str(n // 200), "--n-test", str(n // 2_000)]),
         Step("engines", "", ["workers", "--size", size]),
         *([Step("scale", "", ["--sizes", scale])] if scale else []),
