@@ -16,14 +16,15 @@ _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
 _64 = np.uint64(64)
 _LIMIT = np.uint64(1 << 62)
-_URL = np.frombuffer(b"https://openalex.org/", np.uint8)
-_H, _ZERO = b"h0"
+_URL_BYTES = len(b"https://openalex.org/")
+#: Its first eight bytes, those behind them, and the last ones.
+_URL = tuple(np.uint64(int.from_bytes(part, "little")) for part in (b"https://", b"openalex", b"lex.org/"))
+_ZERO = ord("0")
 #: Bytes of numbers, and of several in one text.
 _NUMERIC = np.zeros(256, np.bool_)
 _NUMERIC[np.frombuffer(b"0123456789.eE+;| ", np.uint8)] = True
-#: Bytes that no DOI of the plain form has, and those that may be no part of one at its end.
-_NOT_IN_DOI, _NOT_AT_END = np.zeros(256, np.bool_), np.zeros(256, np.bool_)
-_NOT_IN_DOI[[*range(0x20), *range(0x41, 0x5B), *range(0x7F, 256), *b"%&"]] = True
+#: Bytes that may be no part of a DOI at its end.
+_NOT_AT_END = np.zeros(256, np.bool_)
 _NOT_AT_END[np.frombuffer(b"./,;:)]}>\"'`", np.uint8)] = True
 #: Bytes of a DOI that only its case and its address can keep from the plain form.
 _IN_DOI = np.zeros(256, np.bool_)
@@ -97,50 +98,41 @@ def xxh64(start, end, folds):
 
 @register_jitable
 def _are_equal(a, b, n):
-    """Whether the ``n`` bytes from ``a`` on are those from ``b`` on: the last ones first, since ids end differently."""
-    for at in range(n if n < 8 else 0):
-        if byte_at(a + at) != byte_at(b + at):
-            return False
+    """Whether ``n`` bytes are those from ``b`` on; the last ones first, since ids end differently.
+
+    Fewer than eight are in their views, with zeros behind.
+    """
     at = n - 8
     while at > 0:
         if eight_at(a + at) != eight_at(b + at):
             return False
         at -= 8
-    return n < 8 or eight_at(a) == eight_at(b)
-
-
-@register_jitable
-def _skip(at, end, word):
-    """Return the place behind a word, or ``at`` if another stands there."""
-    if end - at < word.size:
-        return at
-    for i in range(word.size):
-        if byte_at(at + i) != word[i]:
-            return at
-    return at + word.size
+    return eight_at(a) == eight_at(b)
 
 
 @register_jitable
 def _digits_from(start, end, letter):
     """Return where the digits of an OpenAlex id begin: behind its letter, and the address before it."""
-    at = _skip(start, end, _URL) if byte_at(start) == _H else start
-    return at + 1 if at < end and byte_at(at) == letter else start
+    at = start
+    if end - start > _URL_BYTES and eight_at(start) == _URL[0] and eight_at(start + 8) == _URL[1]:
+        at += _URL_BYTES if eight_at(start + _URL_BYTES - 8) == _URL[2] else 0
+    return at + 1 if byte_at(at) == letter else start
 
 
 @register_jitable
-def _has_odd_bytes(start, end):
-    """Whether one of the bytes is in ``_NOT_IN_DOI``: eight at a time, the last eight perhaps twice."""
-    for at in range(start, end if end - start < 8 else start):
-        if _NOT_IN_DOI[byte_at(at)]:
-            return True
+def _may_be_odd_doi(start, end):
+    """Whether one of the bytes is none of a plain DOI, or there are fewer than eight."""
+    if end - start < 8:
+        return True
     odd, at = np.uint64(0), start
-    while at < end and end - start >= 8:
+    while at < end:
         word = eight_at(min(at, end - 8))
         ascii = word & ~_HIGH
-        odd |= word & _HIGH | (ascii + _ONES) & _HIGH | ~(ascii + _ONES * np.uint64(0x60)) & _HIGH
+        # Bytes beyond ASCII, the last one of it, control characters, capitals, % and &.
+        odd |= word | ascii + _ONES | ~(ascii + _ONES * np.uint64(0x60))
         odd |= _between(ascii, 0x40, 0x5B) | _between(ascii, 0x24, 0x27)
         at += 8
-    return odd != np.uint64(0)
+    return odd & _HIGH != np.uint64(0)
 
 
 @register_jitable
@@ -163,8 +155,63 @@ def _may_be_odd(start, end, letter):
         if at == end:
             return True
         is_doi = first == 0x31 and second == 0x30 and byte_at(start + 2) == 0x2E  # 10.
-        return is_doi and (_NOT_AT_END[last] or _has_odd_bytes(start, end))
+        return is_doi and (_NOT_AT_END[last] or _may_be_odd_doi(start, end))
     return low << 8 | second | 0x20 in _ODD_STARTS
+
+
+@register_jitable
+def _number(start, end, letter, are_plain):
+    first = _digits_from(start, end, letter)
+    while first < end - 1 and byte_at(first) == _ZERO:
+        first += 1
+    value, at = np.uint64(0), first
+    plain = 0 < end - first <= _MOST_DIGITS
+    while plain and at < end:
+        digit = byte_at(at) - _ZERO
+        plain = 0 <= digit <= 9
+        value = value * np.uint64(10) + np.uint64(digit)
+        at += 1
+    if plain and value < _LIMIT:
+        return np.int64(value)
+    if not are_plain and _may_be_odd(start, end, letter):
+        return np.int64(-2)
+    return np.int64(_LIMIT | (xxh64(start, end, np.uint64(0)) >> np.uint64(2)))
+
+
+@kernel
+def number_texts(views, buffers, is_null, letter, are_plain, numbers):
+    """Number texts where they lie; -1 is an empty one or null, -2 one that is not plain yet, unless they ``are_plain``.
+
+    ``views``, ``buffers`` and ``is_null`` are those of ``Views``. ``letter`` is a byte, as W.
+    """
+    last, last_bytes, last_number = np.int64(0), np.int64(0), np.int64(-1)
+    for i in range(numbers.size):
+        ahead = i + _AHEAD
+        if ahead < numbers.size and views[ahead, 0] > _INLINE and views[ahead, 2] < buffers.size:
+            prefetch_at(buffers[views[ahead, 2]] + views[ahead, 3])
+        n_bytes = np.int64(views[i, 0])
+        if n_bytes == 0 or (is_null.size and is_null[i]):
+            numbers[i] = -1
+            continue
+        start = buffers[-1] + 16 * i + 4
+        if n_bytes > _INLINE:
+            start = buffers[views[i, 2]] + views[i, 3]
+        # The citations of a work mostly stand together.
+        if n_bytes != last_bytes or (start != last and not _are_equal(start, last, n_bytes)):
+            last_number = _number(start, start + n_bytes, letter, are_plain)
+        last, last_bytes = start, n_bytes
+        numbers[i] = last_number
+
+
+@register_jitable
+def _skip(at, end, word):
+    """Return the place behind a word, or ``at`` if another stands there."""
+    if end - at < word.size:
+        return at
+    for i in range(word.size):
+        if byte_at(at + i) != word[i]:
+            return at
+    return at + word.size
 
 
 @register_jitable
@@ -195,48 +242,13 @@ def _doi_from(start, end):
     return doi
 
 
-@register_jitable
-def _number(start, end, letter, are_plain):
-    first = _digits_from(start, end, letter)
-    while first < end - 1 and byte_at(first) == _ZERO:
-        first += 1
-    value, at = np.uint64(0), first
-    plain = 0 < end - first <= _MOST_DIGITS
-    while plain and at < end:
-        digit = byte_at(at) - _ZERO
-        plain = 0 <= digit <= 9
-        value = value * np.uint64(10) + np.uint64(digit)
-        at += 1
-    if plain and value < _LIMIT:
-        return np.int64(value)
-    folds = np.uint64(0)
-    if not are_plain and _may_be_odd(start, end, letter):
-        start, folds = _doi_from(start, end), ~folds
-        if start < 0:
-            return np.int64(-2)
-    return np.int64(_LIMIT | (xxh64(start, end, folds) >> np.uint64(2)))
-
-
 @kernel
-def number_texts(views, buffers, is_null, letter, are_plain, numbers):
-    """Number texts where they lie; -1 is an empty one or null, -2 one that is not plain yet, unless they ``are_plain``.
-
-    ``views``, ``buffers`` and ``is_null`` are those of ``Views``. ``letter`` is a byte, as W.
-    """
-    last, last_bytes, last_number = np.int64(0), np.int64(0), np.int64(-1)
+def number_dois(views, buffers, numbers):
+    """Number DOIs of usual forms that are not plain, in place of -2; the others are for slower means."""
     for i in range(numbers.size):
-        ahead = i + _AHEAD
-        if ahead < numbers.size and views[ahead, 0] > _INLINE:
-            prefetch_at(buffers[views[ahead, 2]] + views[ahead, 3])
-        n_bytes = np.int64(views[i, 0])
-        if n_bytes == 0 or (is_null.size and is_null[i]):
-            numbers[i] = -1
-            continue
-        start = buffers[-1] + 16 * i + 4
-        if n_bytes > _INLINE:
+        if numbers[i] == -2 and views[i, 0] > _INLINE:
             start = buffers[views[i, 2]] + views[i, 3]
-        # The citations of a work mostly stand together.
-        if n_bytes != last_bytes or (start != last and not _are_equal(start, last, n_bytes)):
-            last_number = _number(start, start + n_bytes, letter, are_plain)
-        last, last_bytes = start, n_bytes
-        numbers[i] = last_number
+            end = start + views[i, 0]
+            doi = _doi_from(start, end)
+            if doi >= 0:
+                numbers[i] = np.int64(_LIMIT | (xxh64(doi, end, ~np.uint64(0)) >> np.uint64(2)))

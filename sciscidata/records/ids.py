@@ -30,6 +30,7 @@ ORIGINAL_ID: Final = "original_id"
 #: The columns that tell works apart, the first one that a frame has.
 UNITS: Final = ("work_id", ORIGINAL_ID, "openalex_id")
 _NONE, _ODD = -1, -2  # what number_texts makes of no text, and of one that is not in its plain form
+_MANY: Final = 1 << 14
 _MOST_SEEN: Final = 1 << 20  # ids that are compared at once
 _ONE_ROW: Final = (
     "Keep one row each, as frame.unique('work_id') does. Or leave out the column if each row is to count. measure_by "
@@ -75,8 +76,7 @@ def number_ids(
     from_texts = _number_texts(ids, letter)
     if not from_texts.size or (least := from_texts.min()) >= 0:
         return pl.Series(ids.name, from_texts)
-    if least == _ODD:
-        odd = np.flatnonzero(from_texts == _ODD)
+    if least == _ODD and (odd := _find_odd(ids, from_texts)).size:
         plain, n_changed = _plain_forms(ids.gather(odd), letter)
         from_texts[odd] = _number_texts(plain, letter, are_plain=True)
         if tally is not None and n_changed:
@@ -94,6 +94,20 @@ def _number_texts(texts: pl.Series, letter: Letter, *, are_plain: bool = False) 
         number_texts(views, buffers, is_null, ord(letter), are_plain, numbers[start : start + len(views)])
         start += len(views)
     return numbers
+
+
+def _find_odd(ids: pl.Series, numbers: Int64Array) -> Int64Array:
+    """Return the rows of ``_ODD``; where these are many, DOIs of usual forms among them are numbered first."""
+    odd = np.flatnonzero(numbers == _ODD)
+    if odd.size >= _MANY:
+        from sciscidata._kernels.ids import number_dois  # which compiles for longer than few take
+
+        start = 0
+        for views, buffers, _, _ in view_texts(ids):
+            number_dois(views, buffers, numbers[start : start + len(views)])
+            start += len(views)
+        odd = odd[numbers[odd] == _ODD]
+    return odd
 
 
 def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> tuple[pl.Series, int]:
