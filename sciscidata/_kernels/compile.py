@@ -136,6 +136,41 @@ def trailing_zeros(typing, word):
     return types.int64(types.uint64), build
 
 
+def _read_at(bits, kind):
+    def typed(typing, address):
+        def build(context, builder, signature, arguments):
+            whole = ir.IntType(bits)
+            loaded = builder.load(builder.inttoptr(arguments[0], whole.as_pointer()), align=1)
+            return builder.zext(loaded, ir.IntType(64)) if bits < 64 else loaded
+
+        return kind(types.int64), build
+
+    return intrinsic(typed)
+
+
+#: What stands at an address: a byte, or four or eight as a whole number, the first the lowest. An address needs no
+#: array, which a loop that calls functions would count who refers to, at each call.
+byte_at, four_at, eight_at = _read_at(8, types.int64), _read_at(32, types.uint64), _read_at(64, types.uint64)
+
+
+@intrinsic
+def prefetch_at(typing, address):
+    """Ask for the cache line of an address without waiting for it."""
+
+    def build(context, builder, signature, arguments):
+        _prefetch(builder, builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64), build
+
+
+def _prefetch(builder, address):
+    i32 = ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [address.type, i32, i32, i32])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [address, i32(0), i32(3), i32(1)])  # for reading, keep, data
+
+
 @intrinsic
 def copy_wide(typing, source, start, target, at):
     """Copy sixteen bytes, wherever they lie."""
@@ -168,11 +203,7 @@ def prefetch(typingctx, array, position):
         layout = signature.args[0]
         data = context.make_array(layout)(context, builder, arguments[0]).data
         item = builder.bitcast(data, context.get_value_type(layout.dtype).as_pointer())
-        address = builder.bitcast(builder.gep(item, [arguments[1]]), ir.IntType(8).as_pointer())
-        i32 = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [address.type, i32, i32, i32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [address, i32(0), i32(3), i32(1)])  # for reading, keep, data
+        _prefetch(builder, builder.bitcast(builder.gep(item, [arguments[1]]), ir.IntType(8).as_pointer()))
         return context.get_dummy_value()
 
     return types.void(array, position), generate

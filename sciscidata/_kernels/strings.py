@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from sciscidata._kernels.arrays import read_only
 
 
 def string_buffers(strings: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -30,6 +33,47 @@ def string_buffers(strings: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.
         # A null stands over the text that was there before. Polars' threads may be waiting for the one that calls.
         data, offsets = _buffers(pc.fill_null(array, ""))
     return data, offsets
+
+
+class Views(NamedTuple):
+    """Texts where they lie: one of more than 12 bytes begins at the address ``buffers[view[2]] + view[3]``.
+
+    Attributes:
+        views: uint32 (n, 4), Arrow's views: the number of bytes first. Up to 12 bytes are in the view behind it.
+        buffers: int64, the address of each buffer; at the end, that of ``views``.
+        is_null: bool (n), or empty where there are none; the view of a null means nothing.
+        owner: what holds the memory; keep it as long as the rest.
+    """
+
+    views: npt.NDArray[np.uint32]
+    buffers: npt.NDArray[np.int64]
+    is_null: npt.NDArray[np.bool_]
+    owner: object
+
+
+def view_texts(strings: pl.Series) -> Iterator[Views]:
+    """Hand every chunk of a String Series to a loop, without a copy of anything.
+
+    Example:
+        >>> views = next(view_texts(pl.Series(["On", None, "a dam of the Rhone"])))
+        >>> views.views[:, 0].tolist()[::2], views.is_null.tolist()
+        ([2, 18], [False, True, False])
+    """
+    for chunk in strings.get_chunks():
+        array: Any = chunk.to_arrow(compat_level=pl.CompatLevel.newest())
+        _, views, *texts = array.buffers()
+        first = 16 * array.offset
+        rows = np.frombuffer(views, np.uint32, 4 * len(array), first).reshape(-1, 4)
+        buffers = np.array([*(text.address for text in texts), views.address + first], np.int64)
+        is_null = chunk.is_null().to_numpy() if array.null_count else np.empty(0, np.bool_)
+        yield Views(read_only(rows), read_only(buffers), read_only(is_null), array)
+
+
+def text_series(name: str, data: bytes, views: npt.NDArray[np.uint32], is_null: npt.NDArray[np.bool_]) -> pl.Series:
+    """Make a String Series of Arrow's views (n, 4) of ``data``, which is not copied."""
+    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
+    buffers = [valid, pa.py_buffer(views), pa.py_buffer(data)]
+    return pl.Series(name, pa.Array.from_buffers(pa.string_view(), len(views), buffers))
 
 
 def is_text(kind: Any) -> bool:

@@ -298,7 +298,7 @@ def _write_parts(
 def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
     """Cut the rows of a frame into parts of ``size`` rows."""
     waiting: list[pl.DataFrame] = []
-    for batch in frame.collect_batches(chunk_size=min(size, 1 << 16), maintain_order=True):
+    for batch in frame.collect_batches(chunk_size=min(size, 1 << 18), maintain_order=True):
         waiting.append(batch)
         while sum(part.height for part in waiting) >= size:
             rows = pl.concat(waiting)

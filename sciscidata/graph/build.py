@@ -314,13 +314,13 @@ def refuse_reserved(ids: pl.Series) -> None:
 
 def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, means: Means) -> None:
     """Write every edge as a pair of indices to the folder ``scratch / "edges"``."""
-    table = _table_of(known_ids)
+    table = table_of(known_ids)
 
     def find(
         batch: tuple[Int64Array, Int64Array],
     ) -> tuple[tuple[Int64Array, Int64Array], Int32Array, Int32Array, bool]:
-        citing, any_strange = _look_up(table, known_ids, batch[0])
-        cited, any_missing = _look_up(table, known_ids, batch[1])
+        citing, any_strange = look_up(table, known_ids, batch[0])
+        cited, any_missing = look_up(table, known_ids, batch[1])
         return batch, citing, cited, any_strange or any_missing
 
     new = _NewIds(known_ids.size)
@@ -342,7 +342,7 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
                 note_finished(scratch, f"edges/{name}", hash_file(unfinished / name))
 
 
-def _table_of(ids: Int64Array) -> AnyArray:
+def table_of(ids: Int64Array) -> AnyArray:
     """Build the hash table from id to position, at most half full when as many ids are added again."""
     table = np.full(1 << int(2 * ids.size + 2048).bit_length(), np.iinfo(np.uint32).max, np.uint32)
     if (repeated := _add(table, ids, ids.size)) < ids.size:
@@ -361,7 +361,7 @@ def _add(table: AnyArray, ids: Int64Array, n: int) -> int:
     return kernels.look_up(table, ids, ids[ids.size - n :], True, np.empty(0, np.int32), hashes)
 
 
-def _look_up(table: AnyArray, ids: Int64Array, wanted: Int64Array) -> tuple[Int32Array, bool]:
+def look_up(table: AnyArray, ids: Int64Array, wanted: Int64Array) -> tuple[Int32Array, bool]:
     """Return the position of each wanted id, -1 where there is none, and whether one is missing."""
     from sciscidata.graph import _kernels as kernels
 
@@ -376,7 +376,7 @@ class _NewIds:
     def __init__(self, first: int) -> None:
         self.first, self.n = first, 0
         self.ids = np.empty(1024, np.int64)
-        self.table = _table_of(self.ids[:0])
+        self.table = table_of(self.ids[:0])
 
     def number(self, citing_ids: Int64Array, cited_ids: Int64Array, citing: Int32Array, cited: Int32Array) -> None:
         """Replace -1 in ``citing`` and ``cited`` by indices, but for an id that only cites itself."""
@@ -384,7 +384,7 @@ class _NewIds:
         for ids, indices in ((citing_ids, citing), (cited_ids, cited)):
             rows = np.flatnonzero((indices < 0) & is_edge)
             wanted = ids[rows]
-            positions, any_missing = _look_up(self.table, self.ids[: self.n], wanted)
+            positions, any_missing = look_up(self.table, self.ids[: self.n], wanted)
             if any_missing:
                 is_new = positions < 0
                 new, place = np.unique(wanted[is_new], return_inverse=True)
@@ -398,7 +398,7 @@ class _NewIds:
             self.ids = np.resize(self.ids, 2 * self.n)
         self.ids[start : self.n] = ids
         if 2 * self.n > self.table.size:
-            self.table = _table_of(self.ids[: self.n])
+            self.table = table_of(self.ids[: self.n])
         else:
             _add(self.table, self.ids[: self.n], ids.size)
 

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from sciscidata._kernels.arrays import Int64Array
-from sciscidata._kernels.strings import string_buffers
+from sciscidata._kernels.strings import string_buffers, view_texts
 from sciscidata.errors import ONE_ROW_EACH, SchemaMismatchError, WorkIdError
 from sciscidata.frames import EXACT, AnyFrame, to_lazy
 from sciscidata.records.dois import BLANKS, CHANGED_DOIS, PLAIN_START, read_dois
@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 ORIGINAL_ID: Final = "original_id"
 #: The columns that tell works apart, the first one that a frame has.
 UNITS: Final = ("work_id", ORIGINAL_ID, "openalex_id")
+_NONE, _ODD = -1, -2  # what number_texts makes of no text, and of one that is not in its plain form
+_MANY: Final = 1 << 14
 _MOST_SEEN: Final = 1 << 20  # ids that are compared at once
 _ONE_ROW: Final = (
     "Keep one row each, as frame.unique('work_id') does. Or leave out the column if each row is to count. measure_by "
@@ -62,8 +64,6 @@ def number_ids(
     another type, numbers that lost digits and texts of several ids raise a SchemaMismatchError. ``tally`` counts DOIs
     that ``read_dois`` changes by more than case and address.
     """
-    from sciscidata._kernels.ids import number_texts  # numba takes a while to import
-
     ids = plain_ids(ids)
     if ids.dtype == pl.Int64():
         outside = (ids < 0) | (ids >= TEXTS_FROM)
@@ -71,16 +71,41 @@ def number_ids(
             return ids
         texts = ids.filter(outside).cast(pl.String)
         return ids.clone().scatter(outside.arg_true(), number_ids(texts, letter))  # scatter writes into its Series
-    sign = np.uint8(ord(letter))
-    from_texts = number_texts(*string_buffers(ids), sign, are_plain=False)
-    odd = np.flatnonzero(from_texts == -2)
-    if odd.size:
+    from_texts = _number_texts(ids, letter)
+    if not from_texts.size or (least := from_texts.min()) >= 0:
+        return pl.Series(ids.name, from_texts)
+    if least == _ODD and (odd := _find_odd(ids, from_texts)).size:
         plain, n_changed = _plain_forms(ids.gather(odd), letter)
-        from_texts[odd] = number_texts(*string_buffers(plain), sign, are_plain=True)
+        from_texts[odd] = _number_texts(plain, letter, are_plain=True)
         if tally is not None and n_changed:
             tally[CHANGED_DOIS] = tally.get(CHANGED_DOIS, 0) + n_changed
     numbers = pl.Series(ids.name, from_texts)
-    return numbers if not from_texts.size or from_texts.min() >= 0 else numbers.set(numbers < 0, None)
+    return numbers.set(numbers < 0, None)
+
+
+def _number_texts(texts: pl.Series, letter: Letter, *, are_plain: bool = False) -> Int64Array:
+    """Number texts; -1 is null or empty, ``_ODD`` one that ``_plain_forms`` writes otherwise first."""
+    from sciscidata._kernels.ids import number_texts  # numba takes a while to import
+
+    numbers, start = np.empty(len(texts), np.int64), 0
+    for views, buffers, is_null, _ in view_texts(texts):
+        number_texts(views, buffers, is_null, ord(letter), are_plain, numbers[start : start + len(views)])
+        start += len(views)
+    return numbers
+
+
+def _find_odd(ids: pl.Series, numbers: Int64Array) -> Int64Array:
+    """Return the rows of ``_ODD``; where these are many, DOIs of usual forms among them are numbered first."""
+    odd = np.flatnonzero(numbers == _ODD)
+    if odd.size >= _MANY:
+        from sciscidata._kernels.ids import number_dois  # which compiles for longer than few take
+
+        start = 0
+        for views, buffers, _, _ in view_texts(ids):
+            number_dois(views, buffers, numbers[start : start + len(views)])
+            start += len(views)
+        odd = odd[numbers[odd] == _ODD]
+    return odd
 
 
 def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> tuple[pl.Series, int]:

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.errors import SchemaMismatchError, WorkIdError
-from sciscidata.records.ids import number_ids, original_ids_beside, refuse_shared_numbers, with_original_ids
+from sciscidata.records import ids
+from sciscidata.records.ids import (
+    _plain_forms,
+    number_ids,
+    original_ids_beside,
+    refuse_shared_numbers,
+    with_original_ids,
+)
 
 MASK = (1 << 64) - 1
 P = (11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261)
@@ -134,6 +141,39 @@ def test_what_is_no_id_is_refused(values):
 def test_a_slice_of_a_column_has_the_numbers_of_its_rows():
     whole = pl.Series([f"P{i}" for i in range(100)])
     assert number_ids(whole[40:60]).equals(number_ids(whole)[40:60])
+
+
+def test_chunks_nulls_over_a_text_and_texts_in_a_row_have_the_numbers_of_single_texts():
+    texts = ["10.1000/a.long.enough", "10.1000/b.long.enough", "P1", "", "https://doi.org/10.1000/B.long.enough", "P1"]
+    twice = pl.Series([text for text in texts for _ in range(2)])
+    hidden = pl.select(pl.when(pl.Series([i % 4 != 1 for i in range(12)])).then(twice)).to_series()
+    column = pl.concat([twice, twice[3:9], hidden], rechunk=False)
+    assert column.n_chunks() == 3
+    assert number_ids(column).to_list() == [None if text is None else number(text) for text in column]
+
+
+#: Texts that begin as DOIs do, with what their plain form loses, and with what makes lists of them.
+DOIS = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(["", "doi.org/", "https://", "https://doi.org//"])
+    | st.sampled_from(["https://doi.org/", "http://dx.doi.org/", "httpdoi.org/"]),
+    st.sampled_from(["10.1/", "10.1234/", "10.12.3/", "10./", "10/", "10.x/"]),
+    st.text("aZ1.-/doiDOI?#%&;,| '\"()é", max_size=40),
+    st.sampled_from(["", "x", ".", "/", ")", "doi.org/10.1/x"]),
+)  # fmt: skip
+
+
+@given(st.lists(DOIS, max_size=20), st.sampled_from([1, 100]))
+def test_dois_have_the_numbers_of_their_plain_forms(texts, n_many):
+    column = pl.Series("id", texts, pl.String)
+    try:
+        plain, _ = _plain_forms(column, "W")
+    except SchemaMismatchError:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ids, "_MANY", n_many)
+        numbers = number_ids(column).to_list()
+    assert numbers == [2**62 + (xxh64(text.encode()) >> 2) if text else None for text in plain]
 
 
 def test_two_rows_of_one_id_are_called_repeated_and_two_ids_of_one_number_by_name():

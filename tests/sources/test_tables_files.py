@@ -17,6 +17,8 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from pyarrow.parquet import encryption
 
@@ -34,6 +36,8 @@ from sciscidata.errors import (
 from sciscidata.release.verify import verify
 from sciscidata.sampling.split import split_keys
 from sciscidata.schemas import Corpus
+from sciscidata.sources import record_files
+from sciscidata.sources.tables import files as table_files
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables
 from sciscidata.storage.spill import DiskSort
@@ -296,6 +300,44 @@ def test_a_damaged_row_is_named_by_file_and_row(tmp_path, lines, message):
     with pytest.raises(CorruptRecordError, match=message) as caught:
         ingest_tables(config, tmp_path / "corpus")
     assert str(cites) in str(caught.value)
+
+
+FIELDS = st.text("ab10./ \t\"'é\r", max_size=20) | st.sampled_from(
+    ["", '""', '"a,b"', '" x "', "10.1234/a.long.id", "NA"]
+)
+LINES = st.lists(
+    st.one_of(
+        st.tuples(FIELDS, FIELDS, FIELDS).map(",".join),
+        st.tuples(*[st.from_regex(r'"?[a-z]{1,15}"?', fullmatch=True)] * 3).map(",".join),
+        st.sampled_from(["", " ", "a,b", "a,b,c,d", '"a,b,c', "a,b,c\r", "\r"]),
+    ),
+    max_size=30,
+)
+
+
+@given(LINES, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.sampled_from([None, True, False]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_blocks_that_are_cut_here_have_the_rows_and_errors_of_arrow(tmp_path, lines, end, is_whole, quotes):
+    text = end.join(["from,at,to", *lines]) + end * is_whole
+    (path := tmp_path / "cites.csv").write_text(text, "utf-8", newline="")
+
+    def read(n_bytes: int) -> tuple[pl.DataFrame, str]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(table_files, "_LINES_BYTES", n_bytes)
+            patch.setattr(record_files, "_CHUNK_BYTES", n_bytes // 4)
+            batches = [pl.DataFrame(schema={"to": pl.String(), "from": pl.String()})]
+            try:
+                batches += TableFile(path, quotes=quotes).read(["to", "from"])
+            except CorruptRecordError as error:
+                return batches[0], str(error)
+            return pl.concat(batches), ""
+
+    rows, error = read(1 << 20)
+    for n_bytes in (4, 40, 200):
+        found, other = read(n_bytes)
+        if "straddling" not in other:  # Arrow's word for a text in quotes that is longer than two of such blocks
+            assert other == error
+            assert_frame_equal(found, rows)
 
 
 def test_quotes_of_titles_between_tabs_hide_no_row(tmp_path):

@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from sciscidata._kernels.arrays import read_only
+from sciscidata._kernels.strings import text_series
 from sciscidata.errors import CorruptRecordError, EmptyInputError
 from sciscidata.records.read_lines import count_lines, is_blank, refusal_of, split_lines, whole_lines
 from sciscidata.sources.record_files import decompressed_chunks, read_values
@@ -22,6 +25,10 @@ from sciscidata.storage.decompression import Chunks
 from sciscidata.storage.parquet import is_parquet
 
 _BLOCK_BYTES: Final = 8 << 20
+#: Whole lines that are cut into fields at once; then what stands behind them, and how they end.
+_LINES_BYTES: Final = 4 << 20
+_SPARE: Final = bytes(64)
+_LINE_END: Final = b"\n" + _SPARE
 _HEAD_BYTES: Final = 1 << 20
 _ROWS: Final = 1 << 15
 _FIRST_BYTES: Final = 4 << 10
@@ -143,6 +150,41 @@ class TableFile:
         return [name.strip() for name in next(csv.reader([line], delimiter=self._delimiter, quoting=style), [])]
 
     def _read_text(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
+        """Cut plain blocks into fields here. Arrow parses others, and the first one: a small file compiles nothing."""
+        blocks, n_rows = _line_blocks(decompressed_chunks(self.path, advance)), 0
+        for place, block in enumerate(blocks):
+            n_quotes = block.count(b'"') if self._quotes and b'"' in block else 0  # the search alone is fast
+            rows = self._cut(block, columns, n_quotes) if place and block.endswith(_LINE_END) else None
+            if rows is not None:
+                n_rows += rows.height
+                yield rows
+                continue
+            # What is in quotes may reach into the next block.
+            parsed = [block] if block.endswith(_LINE_END) and not n_quotes else chain([block], blocks)
+            texts = (piece.removesuffix(_SPARE) for piece in parsed)
+            for rows in self._parse(texts, columns, *((0, self._n_before + n_rows) if place else (self._n_before, 0))):
+                n_rows += rows.height
+                yield rows
+
+    def _cut(self, block: bytes, columns: list[str], n_quotes: int) -> pl.DataFrame | None:
+        """Return the rows of a block, or None if a line of it is not plain."""
+        from sciscidata._kernels.delimited import Lines, cut_fields  # numba takes a while to import
+
+        data = np.frombuffer(block, np.uint8)
+        shape = (len(columns), len(block) // len(self._names) + 1)  # at most; only pages with rows take memory
+        wanted = np.array([columns.index(name) if name in columns else -1 for name in self._names])
+        views, is_null = np.empty((*shape, 4), np.uint32), np.empty(shape, np.bool_)
+        lines = Lines(data, data.ctypes.data, len(block) - len(_SPARE), ord(self._delimiter), n_quotes)
+        n = cut_fields(lines, read_only(wanted), views, is_null)
+        if n < 0:
+            return None
+        named = enumerate(columns)
+        return pl.DataFrame([text_series(name, block, views[at, :n], is_null[at, :n]) for at, name in named])
+
+    def _parse(
+        self, chunks: Iterable[bytes], columns: list[str], n_skipped: int, n_before: int
+    ) -> Iterator[pl.DataFrame]:
+        """Let Arrow parse lines but the first ``n_skipped``; ``n_before`` stand before all of them."""
         found: list[str] = []
         end = f"\n{self._delimiter.join([_END] * len(self._names))}\n".encode()  # inside of quotes, it is no row
         open_quote = "quotes that begin in a field do not end, and would hide the rows behind"
@@ -152,7 +194,7 @@ class TableFile:
         )
 
         def refuse(row: Any) -> str:  # noqa: ANN401 (pyarrow's InvalidRow)
-            at = "" if row.number is None else f"row {row.number:,}: "
+            at = "" if row.number is None else f"row {row.number + n_before:,}: "
             text = row.text if len(row.text) <= 100 else f"{row.text[:100]}..."
             what = f"{row.actual_columns} fields, the first row has {row.expected_columns} ({text!r})"
             what = open_quote if row.text.endswith(end.decode().strip()) else what
@@ -161,7 +203,7 @@ class TableFile:
 
         options = {
             "read_options": pa_csv.ReadOptions(
-                block_size=_BLOCK_BYTES, skip_rows=self._n_before, column_names=self._names, use_threads=False
+                block_size=_BLOCK_BYTES, skip_rows=n_skipped, column_names=self._names, use_threads=False
             ),
             "parse_options": pa_csv.ParseOptions(
                 delimiter=self._delimiter,
@@ -176,7 +218,7 @@ class TableFile:
                 strings_can_be_null=True,
             ),
         }
-        stream = pa.PythonFile(Chunks(chain(decompressed_chunks(self.path, advance), [end])), "r")
+        stream = pa.PythonFile(Chunks(chain(chunks, [end])), "r")
         last: Any = None
         try:
             for batch in pa_csv.open_csv(stream, **options):
@@ -252,6 +294,21 @@ class TableFile:
     def _read_arrow(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
         yield from _arrow_batches(self.path, columns)
         advance(self.path.stat().st_size)
+
+
+def _line_blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut text into blocks of whole lines, ``_SPARE`` behind each; only the last or a very long one lacks its end."""
+    parts, size = list[bytes | memoryview](), 0
+    for chunk in chunks:
+        size += len(chunk)
+        end = len(chunk) if size > _BLOCK_BYTES else chunk.rfind(b"\n") + 1
+        if size < _LINES_BYTES or not end:
+            parts.append(chunk)
+            continue
+        yield b"".join((*parts, memoryview(chunk)[:end], _SPARE))
+        parts, size = [chunk[end:]], len(chunk) - end
+    if size:
+        yield b"".join((*parts, _SPARE))
 
 
 def refuse_packed(path: Path, head: bytes) -> None:
