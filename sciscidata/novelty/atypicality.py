@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
+from sciscidata._kernels.arrays import Float64Array, Int32Array
 from sciscidata._kernels.portable_math import sigmoid
 from sciscidata._support.parallel import run_all
 from sciscidata.engines.engine import Engine
@@ -29,7 +29,7 @@ from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
-from sciscidata.novelty.shapes import Cells, Groups
+from sciscidata.novelty.shapes import Cells, Entries, Groups, Quantiles
 from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import ATYPICALITY, require_columns
@@ -46,7 +46,7 @@ _PARTS: Final = 64  # more than a year in each, for tables with strange years; n
 _SCORES: Final = ("novelty_score", "conventionality_score")
 
 Score: TypeAlias = Literal["sigmoid", "rank"]
-LookAtPairs: TypeAlias = Callable[[slice, Groups, Cells, Float64Array], None]
+WriteQuantiles: TypeAlias = Callable[[slice, Groups, Entries, Quantiles], None]
 
 
 def compute_atypicality(
@@ -241,19 +241,22 @@ class YearScorer:
         known = None if background is None else read_background(background).for_venues_of(works)
         return cls(graph, pairs.venue_numbers(graph, works), config, known)
 
-    def score_all(self, look_at: LookAtPairs | None = None, *, what: str = "atypicality") -> pl.DataFrame:
+    def score_all(self, write: WriteQuantiles | None = None, *, what: str = "atypicality") -> pl.DataFrame:
         """Score every year, in threads: rows by (year, work_id), those without a year last. ``what`` names the bar."""
         years: dict[int, pl.DataFrame] = {}
 
         def score(j: int) -> None:
-            years[j] = self.score(j, look_at)
+            years[j] = self.score(j, write)
 
-        pairs.score_years(self.graph, score, what, self.n_threads, large_alone=look_at is None)
+        pairs.score_years(self.graph, score, what, self.n_threads, large_alone=write is None)
         self.report()
         return pl.concat([*(years[j] for j in range(self.graph.years.size)), self.undated()])
 
-    def score(self, j: int, look_at: LookAtPairs | None = None) -> pl.DataFrame:
-        """Return ATYPICALITY of the j-th year, in index order; threads may share this. ``look_at`` sees z of pairs."""
+    def score(self, j: int, write: WriteQuantiles | None = None) -> pl.DataFrame:
+        """Return ATYPICALITY of the j-th year, in index order; threads may share this.
+
+        ``write`` sees the z of all pairs, and writes the quantiles of the works.
+        """
         year = int(self.graph.years[j])
         works = slice(int(self.graph.year_offsets[j]), int(self.graph.year_offsets[j + 1]))
         n = works.stop - works.start
@@ -262,7 +265,7 @@ class YearScorer:
         if (span and not span[0] <= year <= span[1]) or (background and year not in background.years):
             self.left_out[works] = True
         else:
-            self._fill(j, works, (n_pairs, z_p10, z_median), look_at)
+            self._fill(j, works, Quantiles(n_pairs, z_p10, z_median), write)
         rows = pl.DataFrame(
             {
                 "work_id": self.graph.work_ids[works],
@@ -283,9 +286,7 @@ class YearScorer:
         rows = pl.DataFrame({"work_id": self.graph.work_ids[works]})
         return pl.concat([pl.DataFrame(schema=ATYPICALITY), rows], how="diagonal")
 
-    def _fill(
-        self, j: int, works: slice, columns: tuple[Int64Array, Float64Array, Float64Array], look_at: LookAtPairs | None
-    ) -> None:
+    def _fill(self, j: int, works: slice, columns: Quantiles, write: WriteQuantiles | None) -> None:
         """Go from slots to venue pairs, to their z, and back to the works."""
         config, background = self.config, self.background
         slots = pairs.year_slots(self.graph, self.lists, j, config.max_references, self.left_out)
@@ -293,7 +294,7 @@ class YearScorer:
         if not groups.n_pairs.any():
             return
         concentration = venue_concentration(slots) if background is None and config.null == "analytic" else None
-        is_alone = look_at is None and pairs.is_large(self.graph, j)
+        is_alone = write is None and pairs.is_large(self.graph, j)
         year, n_threads = int(self.graph.years[j]), self.n_threads if is_alone else 1
         of_null_model = pair_moments(slots, year, config, n_threads) if background is None else None
 
@@ -313,7 +314,7 @@ class YearScorer:
             return cells._replace(observed=cells.observed[:0].copy()), z
 
         # Shuffles and what looks at all pairs need them together.
-        in_parts = concentration is not None and look_at is None
+        in_parts = concentration is not None and write is None
         valued = run_all(z_of, pairs.parts_of_rows(groups) if in_parts else [None], n_threads)
         of_null_model = None  # its tables take as much memory as the quantiles will
         self.n_cells[j] = sum(z.size for _, z in valued)
@@ -321,9 +322,10 @@ class YearScorer:
             return
         if concentration is not None:
             self.concentrations[year] = concentration
-        pairs.write_quantiles(groups, valued, columns, unique_pairs=config.unique_pairs, n_threads=n_threads)
-        if look_at is not None:
-            look_at(works, groups, *valued[0])
+        if write is None:
+            pairs.write_quantiles(groups, valued, columns, unique_pairs=config.unique_pairs, n_threads=n_threads)
+        else:
+            write(works, groups, pairs.hand_out(groups, valued), columns)
         n_pairs, *quantiles = columns
         undefined = n_pairs < config.min_pairs
         if config.undefined_pairs != "drop":

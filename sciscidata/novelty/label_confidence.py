@@ -29,8 +29,8 @@ from sciscidata.novelty.novelty_prior import (
     choose_novelty_prior,
     fit_novelty_prior,
 )
-from sciscidata.novelty.shapes import Cells, Groups
-from sciscidata.novelty.venue_pairs import defer_scores, hand_out, require_corpus
+from sciscidata.novelty.shapes import Entries, Groups, Quantiles
+from sciscidata.novelty.venue_pairs import defer_scores, require_corpus
 from sciscidata.options.checks import check_threads, check_value, checked_config
 from sciscidata.schemas import ATYPICALITY
 
@@ -240,12 +240,14 @@ def redraw_lists(
     n_refs, half_refs, half_label = np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int8)
     chances, half_chance = np.zeros((n, 3)), np.zeros(n)
 
-    def look_at(at: slice, groups: Groups, cells: Cells, z: Float64Array) -> None:
+    def redraw(at: slice, groups: Groups, entries: Entries, written: Quantiles) -> None:
         keys = draw(key, graph.work_ids[at])
+        n_refs[at] = np.diff(np.append(0, np.cumsum(groups.counts))[groups.offsets])
         redrawn = kernels.Redrawn(n_refs[at], chances[at], half_refs[at], half_label[at], half_chance[at])
-        kernels.redraw_works(groups, hand_out(groups, [(cells, z)]), keys, rules, redrawn)
+        lists = kernels.make_lists(int(n_refs[at].max(initial=0)))
+        kernels.redraw_works(groups, entries, keys, rules, lists, written, redrawn)
 
-    rows = compute_novelty_labels(scorer.score_all(look_at, what="label confidence"), rule, cut=cut).collect()
+    rows = compute_novelty_labels(scorer.score_all(redraw, what="label confidence"), rule, cut=cut).collect()
     labels = rows["novelty_label"].replace_strict({name: at for at, name in enumerate(NOVELTY_LABELS)}, default=-1)
     own = labels.fill_null(-1).to_numpy().astype(np.int64)
     whole, sizes = np.zeros((rows.height, 3)), np.zeros(rows.height, np.int64)

@@ -19,7 +19,7 @@ from sciscidata.indicators import compute_novelty_confidence, find_novelty_prior
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds
 from sciscidata.novelty.background import VenuePairs, write_null_model
 from sciscidata.novelty.novelty_prior import SHIPPED, NoveltyPrior, find_weight
-from sciscidata.novelty.shapes import Entries, Groups
+from sciscidata.novelty.shapes import Entries, Groups, Quantiles
 from sciscidata.novelty.venue_pairs import entry_starts
 from tests.disruption.test_label_confidence import calibration_error
 
@@ -41,8 +41,10 @@ def redraw(z: np.ndarray, counts: list[int], *, unique: bool = False, uzzi: bool
     groups = Groups(offsets, nothing, np.array(counts, np.int32), nothing, nothing, nothing, nothing)
     chances = np.zeros((1, 3))
     halves = np.zeros(1, np.int32), np.zeros(1, np.int8), np.zeros(1)
-    redrawn = _redraw_kernels.Redrawn(np.zeros(1, np.int32), chances, *halves)
-    _redraw_kernels.redraw_works(groups, Entries(starts, entries), np.array([KEY]), rules, redrawn)
+    redrawn = _redraw_kernels.Redrawn(np.array([sum(counts)], np.int32), chances, *halves)
+    written = Quantiles(np.zeros(1, np.int64), np.zeros(1), np.zeros(1))
+    lists = _redraw_kernels.make_lists(sum(counts))
+    _redraw_kernels.redraw_works(groups, Entries(starts, entries), np.array([KEY]), rules, lists, written, redrawn)
     return chances[0]
 
 
