@@ -34,6 +34,8 @@ README = HERE / "README.md"
 MARKS = "<!-- figures: made by benchmarks/all.py -->\n", "<!-- end of figures -->\n"
 #: Works of each graph, and the size of benchmarks/scale.py that goes with it.
 SIZES = {"XS": (2_000, ""), "S": (100_000, "1M"), "M": (1_000_000, "5M")}
+#: Scripts whose rows begin with the size, so that the table can say how their cost grows.
+OF_EACH_SIZE = ("cd_index", "novelty", "label_confidence", "null_models")
 
 
 class Step(NamedTuple):
@@ -51,16 +53,18 @@ class Step(NamedTuple):
 
 def list_steps(sizes: list[str]) -> list[Step]:
     """List the steps; those without a size in their name take the last one."""
-    size, (n, scale) = sizes[-1], SIZES[sizes[-1]]
+    n, scale = SIZES[sizes[-1]]
+    ingest_once = ["--stages", "cd", "novelty"]  # a snapshot has no size
     return [
         Step("first_call", "", []),
-        *(Step(part, each, ["--size", each]) for part in ("cd_index", "novelty", "label_confidence") for each in sizes),
-        Step("null_models", "", ["--size", size]),
+        *(Step(part, size, ["--size", size]) for part in OF_EACH_SIZE for size in sizes),
         Step("abstracts", "", []),
         Step("snapshot", "", ["--parts", "4", "--records", "10000", "--repeats", "2"]),
-        Step("tables", "", ["--rows", str(10 * n)]),
+        *(Step("tables", each, ["--size", each]) for each in sizes),
         Step("sciscinet", "", ["--works", str(n // 5), "--n-train", str(n // 200), "--n-test", str(n // 2_000)]),
-        Step("engines", "", ["workers", "--size", size]),
+        *(Step("engines", size, ["workers", "--size", size, *ingest_once]) for size in sizes[:-1]),
+        Step("engines", sizes[-1], ["workers", "--size", sizes[-1]]),
+        *(Step(part, size, ["--size", size]) for part in ("update", "questions") for size in sizes),
         *([Step("scale", "", ["--sizes", scale])] if scale else []),
     ]
 
@@ -135,13 +139,8 @@ def is_done(step: Step, file: Path) -> bool:
 
 def page(folder: Path) -> str:
     """Return the table of all results in a folder, and where they come from."""
-
-    def place(file: Path) -> tuple[int, int]:
-        part, _, size = file.stem.partition("-")
-        return PARTS.index(part), ["", *SIZES].index(size)
-
-    files = [file for file in folder.glob("*.json") if file.stem.partition("-")[0] in PARTS]
-    results = {file.stem: json.loads(file.read_text()) for file in sorted(files, key=place)}
+    files = [folder / f"{step.name}.json" for step in list_steps([*SIZES])]
+    results = {file.stem: json.loads(file.read_text()) for file in files if file.exists()}
     by_origin: dict[str, list[str]] = {}
     for name, result in results.items():
         origin = f"{result['date']}, {result['machine']}\n  {result['versions']}\n  Peers: {result['peers']}"

@@ -1,7 +1,7 @@
 """What cutting a stage into tasks costs, and where more workers stop helping.
 
 python benchmarks/engines.py overhead                 what a task costs that does nothing, on each engine that is here
-python benchmarks/engines.py workers --size M         ingest, cd and novelty with 1, 2 and 4 processes of this machine
+python benchmarks/engines.py workers --size M         ingest, cd and novelty by 1, 2 and 4 workers of this machine
 python benchmarks/engines.py shares --size M          CD_5 in 1 to 256 shares: processor seconds, and makespans
 python benchmarks/engines.py simulate                 all of OpenAlex with 1 to 256 workers, from the figures in BASIS
 
@@ -17,6 +17,7 @@ storage, and what one process does alone. Every figure it starts from is in BASI
 from __future__ import annotations
 
 import argparse
+import hashlib
 import heapq
 import os
 import random
@@ -112,14 +113,33 @@ def snapshot(home: Path) -> Path:
     """Make a snapshot of 16 parts, 400 MB of JSON, once."""
     folder = CACHE / "engines-snapshot"
     if not folder.exists():
-        command = [sys.executable, "benchmarks/make_snapshot.py", str(home / "made"), "--parts", "16"]
-        subprocess.run([*command, "--records", "4000", "--edition", "jsonl"], check=True, cwd=CACHE.parent.parent)
+        make_snapshot(home / "made", 16, 4_000)
         (home / "made").rename(folder)
     return folder
 
 
+def make_snapshot(folder: Path, parts: int, records: int) -> None:
+    command = [sys.executable, "benchmarks/make_snapshot.py", str(folder), "--edition", "jsonl"]
+    sizes = ["--parts", str(parts), "--records", str(records)]
+    subprocess.run([*command, *sizes], check=True, cwd=CACHE.parent.parent, stdout=subprocess.DEVNULL)
+
+
+def compile_loops(home: Path, stages: Sequence[str]) -> None:
+    """Run each stage once on little, so that no figure has the compiler in it."""
+    import sciscidata as ssd
+
+    corpus, cache = home / "small", home / "small-cache"
+    ssd.ingest(ssd.SyntheticConfig(n_works=500), corpus, cache_dir=cache)
+    ssd.write_cd_index(corpus, home / "small-cd.parquet", cache_dir=cache)
+    if "novelty" in stages:
+        ssd.write_atypicality(corpus, home / "small-novelty.parquet", cache_dir=cache)
+    if "ingest" in stages:
+        make_snapshot(home / "one-part", 1, 50)
+        ssd.ingest(ssd.SnapshotConfig(folder=str(home / "one-part")), home / "small-parts", cache_dir=cache)
+
+
 def workers(size: str, counts: Sequence[int], stages: Sequence[str]) -> list[Row]:
-    """Time three stages with processes of this machine."""
+    """Time three stages by workers of this machine; the note has a hash of the files that they make."""
     from benchmarks.graphs import scan_graph
     from sciscidata.corpus.writer import write_corpus
     from sciscidata.engines.engine import engine
@@ -136,7 +156,7 @@ def workers(size: str, counts: Sequence[int], stages: Sequence[str]) -> list[Row
         open_corpus_graph(home / "corpus", cache_dir=home / "cache")
         parts = snapshot(home)
 
-        def once(stage: str, n: int) -> dict[str, float]:
+        def once(stage: str, n: int) -> Row:
             out, cache = home / f"{stage}-{n}", home / "cache"
             write = {"cd": write_cd_index, "novelty": write_atypicality}
             with engine("local", workers=n, tasks=16) as on:
@@ -146,21 +166,30 @@ def workers(size: str, counts: Sequence[int], stages: Sequence[str]) -> list[Row
                 else:
                     file = out.with_suffix(".parquet")
                     cost, _ = timed(lambda: write[stage](home / "corpus", file, cache_dir=cache, engine=on))
+            made = [*out.rglob("*.parquet")] if stage == "ingest" else [out.with_suffix(".parquet")]
             for folder in cache.glob("cd-*" if stage == "cd" else "novelty-*"):
                 shutil.rmtree(folder)
-            return cost
+            return {**cost, "note": hash_files(made)}
 
-        once("cd", 3)  # compiles
+        compile_loops(home, stages)
         names = {
             "ingest": "ingest of 16 parts of 25 MB of JSON",
             "cd": f"{size}: cd, 16 shares",
             "novelty": f"{size}: novelty",
         }
         return [
-            {"task": names[stage], "tool": f"{n} process{'es' * (n > 1)}", **once(stage, n)}
+            {"task": names[stage], "tool": f"{n} worker{'s' * (n > 1)}", **once(stage, n)}
             for stage in stages
             for n in counts
         ]
+
+
+def hash_files(paths: Sequence[Path]) -> str:
+    """Return 12 digits that stand for the bytes of all files."""
+    content = hashlib.sha256()
+    for path in sorted(paths):
+        content.update(path.read_bytes())
+    return content.hexdigest()[:12]
 
 
 def pl_null(schema, there) -> list:

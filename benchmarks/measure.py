@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import re
 import resource
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 _MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 #: Help of an option that only a part of the script itself is given.
 HIDDEN = argparse.SUPPRESS
+#: Works of the graphs that tasks begin with: "S: CD_5 alone" grows to "M: CD_5 alone".
+WORKS = {"S": 1e5, "M": 1e6, "L": 5e6}
 ONE_THREAD = dict.fromkeys(("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -128,11 +132,48 @@ def try_process(task: str, tool: str, *command: str, **options: str) -> Row:
         return {"task": task, "tool": tool, "note": f"did not run: {error}"}
 
 
+def fingerprint(*values: Any) -> str:
+    """Return 12 hex digits over all values of frames, arrays and files, so that two runs can be told to agree.
+
+    The order of a frame's rows is left out, for it is not kept; that of columns counts, and so does each bit. A folder
+    stands for all files in it with their names.
+    """
+    digest = hashlib.sha256()
+    for value in values:
+        if isinstance(value, str | Path):
+            path = Path(value)
+            for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+                if file.is_file():
+                    digest.update(str(file.relative_to(path)).encode() + b"\0" + file.read_bytes())
+        elif hasattr(value, "lazy"):
+            frame = value.lazy().collect()
+            plain = [name for name, dtype in frame.schema.items() if not dtype.is_nested()]
+            for column in frame.sort(plain).get_columns() if plain else frame.get_columns():
+                _add_column(digest, column)
+        else:
+            digest.update(f"{value.dtype} {value.shape}".encode() + value.tobytes())
+    return digest.hexdigest()[:12]
+
+
+def _add_column(digest: Any, column: pl.Series) -> None:
+    digest.update(f"{column.name} {column.dtype}".encode() + column.is_null().to_numpy().tobytes())
+    plain = column.to_physical()
+    if column.dtype.is_numeric() or column.dtype.is_temporal():
+        digest.update(plain.fill_null(0).to_numpy().tobytes())
+    else:
+        digest.update(repr(column.to_list()).encode())
+
+
 def table(rows: Iterable[Row]) -> str:
-    """Set rows side by side; a ratio is that of processor seconds to those of the first tool of the task."""
+    """Set rows side by side; a ratio is that of processor seconds to those of the first tool of the task.
+
+    Where a tool did the same on a smaller graph, the last column says with which power of the works its seconds grow.
+    """
+    rows = [*rows]
+    growths = find_growths(rows)
     lines = ["| | | CPU, s | wall, s | peak, GB | times the first | |", "|---|---|---|---|---|---|---|"]
     task, first = "", None
-    for row in rows:
+    for row, growth in zip(rows, growths, strict=True):
         cpu = row.get("cpu_s")
         if (shown := row["task"]) == task:
             shown = ""
@@ -140,8 +181,34 @@ def table(rows: Iterable[Row]) -> str:
             task, first = row["task"], cpu
         figures = [_shown(row.get(name)) for name in ("cpu_s", "wall_s", "peak_gb")]
         ratio = _shown(cpu / first if cpu is not None and first else None)
-        lines.append("| " + " | ".join([shown, row["tool"], *figures, ratio, row.get("note", "")]) + " |")
+        note = "; ".join(filter(None, [row.get("note", ""), growth]))
+        lines.append("| " + " | ".join([shown, row["tool"], *figures, ratio, note]) + " |")
     return "\n".join(lines)
+
+
+def find_growths(rows: Sequence[Row]) -> list[str]:
+    """Say for each row how its processor seconds grow from the next smaller graph on, or nothing."""
+    taken: dict[tuple[str, str, int], dict[str, float]] = {}
+    seen: Counter[tuple[str, str]] = Counter()
+    places = []
+    for row in rows:
+        size, _, rest = row["task"].partition(": ")
+        key = (rest, row["tool"], seen[row["task"], row["tool"]])
+        seen[row["task"], row["tool"]] += 1
+        places.append((size, key))
+        if size in WORKS and row.get("cpu_s"):
+            taken.setdefault(key, {})[size] = row["cpu_s"]
+    growths = []
+    for size, key in places:
+        known = taken.get(key, {})
+        smaller = [other for other in known if size in known and WORKS[other] < WORKS[size]]
+        if smaller:
+            start = max(smaller, key=WORKS.__getitem__)
+            power = math.log(known[size] / known[start]) / math.log(WORKS[size] / WORKS[start])
+            growths.append(f"grows as n^{power:.2f} from {start}")
+        else:
+            growths.append("")
+    return growths
 
 
 def _shown(figure: float | None) -> str:

@@ -1,6 +1,6 @@
 """Atypicality on the generated graphs, beside PyPI pyscisci and novelpy on one year of the same graph.
 
-python benchmarks/novelty.py --size S --peers VENV/bin/python         every year, and one beside the peers
+python benchmarks/novelty.py --size S --peers VENV/bin/python         every year, one beside the peers; confidence
 python benchmarks/novelty.py --size S --accuracy 1990 2000 2010 2020  closed form against 2,000 shuffles
 python benchmarks/novelty.py --shuffles                               how many shuffles: real records
 
@@ -57,6 +57,32 @@ def all_years(size: str, n_threads: int) -> None:
     YearScorer(graph, venues, NoveltyConfig(years=(1982, 1982))).score_all()
     cost, scores = timed(lambda: YearScorer(graph, venues, n_threads=n_threads).score_all())
     report(**cost, note=f"{scores['z_p10'].count():,} works scored")
+
+
+def confidence(size: str, years: tuple[int, int] | None) -> list[Row]:
+    """Score works on one thread, and say how sure their labels are. The first year is a warm-up: numba compiles."""
+    from sciscidata.graph.graph import build_graph
+    from sciscidata.label_thresholds import LabelThresholds
+    from sciscidata.novelty.atypicality import YearScorer
+    from sciscidata.novelty.config import NoveltyConfig
+    from sciscidata.novelty.label_confidence import score_novelty_confidence
+    from sciscidata.novelty.venue_pairs import venue_numbers
+
+    works, citations = scan_graph(size, venues=True)
+    graph = build_graph(works, citations)
+    venues = venue_numbers(graph, works)
+
+    def scorer(config: NoveltyConfig) -> YearScorer:
+        return YearScorer(graph, venues, config, n_threads=1)
+
+    score_novelty_confidence(scorer(NoveltyConfig(years=(1982, 1982))), LabelThresholds())
+    config = NoveltyConfig(years=years)
+    task = f"{size}: novelty confidence of {years[0] if years else 'every work'}, one thread"
+    cost, _ = timed(lambda: scorer(config).score_all(), 3)
+    rows: list[Row] = [{"task": task, "tool": "scores", **cost}]
+    cost, sure = timed(lambda: score_novelty_confidence(scorer(config), LabelThresholds()))
+    note = f"{sure['label_confidence'].count():,} works; all values: {measure.fingerprint(sure)}"
+    return [*rows, {"task": task, "tool": "scores and confidence", **cost, "note": note}]
 
 
 def count_cells(size: str) -> None:
@@ -149,6 +175,8 @@ def main() -> None:
         return one_year(options.size, options.year)
     if options.part == "all_years":
         return all_years(options.size, options.threads)
+    if options.part == "confidence":
+        return report(rows=confidence(options.size, (options.year, options.year) if options.year else None))
     if options.part == "write_year":
         return write_year(options.size, options.year, options.folder)
     if options.part == "check_values":
@@ -174,6 +202,12 @@ def main() -> None:
             try_process(task, tool, __file__, "--part", "all_years", "--size", options.size, "--threads", str(n))
         )
     rows[-1]["note"] = f"{cells['cells']:,} cells (year, pair of venues), {cells['pairs']:,} pairs of references"
+    year = str(YEARS["pyscisci"])
+    whole = [[]] if N_WORKS[options.size] <= N_WORKS["S"] else []
+    for some in [*whole, ["--year", year]]:
+        found = in_own_process(__file__, "--part", "confidence", "--size", options.size, *some)
+        found["rows"][-1]["peak_gb"] = found["peak_gb"]
+        rows += found["rows"]
     return measure.show(rows, options)
 
 

@@ -1,6 +1,6 @@
 """Measure the null models of disruption.
 
-python benchmarks/null_models.py --size M                           time and memory of a draw and its index
+python benchmarks/null_models.py --size M                           time and memory: a draw, its index, the closed form
 python benchmarks/null_models.py --size M --draws 20                mean, spread and labels, too
 python benchmarks/null_models.py --graph hepth --draws 1000         and the closed form
 """
@@ -26,14 +26,13 @@ from sciscidata.disruption.null_model import Draws, rewire, score_nulls
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import compute_disruption_labels
 
-WINDOW_YEARS = 5
-
 
 def measure_speed(graph: CitationGraph, size: str) -> list[Row]:
     """Time the index, and a draw of each null model with the index of the draw; each once before, to compile."""
     small = build_graph(*scan_graph(min(size, "S", key=N_WORKS.__getitem__)), n_threads=1)
     for null in ("rewired", "configuration"):
         score_nulls(small, {"": CDConfig()}, Draws(null, 2), n_threads=1)
+    expect(small, CDConfig())
     task = f"{size}: a draw of a null model, one thread"
     cost, _ = timed(lambda: score_graph(graph, n_threads=1), 3)
     rows: list[Row] = [{"task": task, "tool": "CD_5", **cost}]
@@ -43,6 +42,14 @@ def measure_speed(graph: CitationGraph, size: str) -> list[Row]:
         rows.append({"task": task, "tool": f"a draw, {null}", **cost, "note": note})
         cost, _ = timed(lambda draw=draw: score_graph(draw.graph, n_threads=1), 3)
         rows.append({"task": task, "tool": "CD_5 of this draw", **cost})
+        del draw
+    task = f"{size}: mean and spread of the null model, one thread"
+    cost, _ = timed(lambda: score_nulls(graph, {"": CDConfig()}, Draws("rewired", 2), n_threads=1))
+    rows.append({"task": task, "tool": "two draws and their index", **cost})
+    cost, (mean, std) = timed(lambda: expect(graph, CDConfig()))
+    values = pl.DataFrame({"work_id": graph.work_ids[: graph.n_dated], "mean": mean, "std": std})
+    note = f"values to 6 places: {measure.fingerprint(values.with_columns(pl.col('mean', 'std').round(6)))}"
+    rows.append({"task": task, "tool": "closed form", **cost, "note": note})
     return rows
 
 
@@ -57,7 +64,7 @@ def summarise(scores: pl.DataFrame) -> None:
 
 def compare_closed_form(graph: CitationGraph, scores: pl.DataFrame, n_draws: int) -> None:
     """Print how far the closed approximation lies from the draws, over the works whose draws vary."""
-    mean, std = expect(graph, WINDOW_YEARS)
+    mean, std = expect(graph, CDConfig())
     rows = scores.head(graph.n_dated).with_columns(mean=mean, std=std).filter(pl.col("null_std") > 0)
     noise = float((rows["null_std"] / n_draws**0.5).mean())
     print(f"{rows.height} works; mean standard error of the drawn means: {noise:.5f}")

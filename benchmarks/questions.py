@@ -1,6 +1,7 @@
 """What the three questions take: score a list of ids, explain one work, compare with another state.
 
 python benchmarks/questions.py                      of the example, and of 20 DOIs by the server of the tests
+python benchmarks/questions.py --size M             one work of a graph made here, with its citers on disk or not
 python benchmarks/questions.py --graph FOLDER       of a graph on disk, without compare, which needs scores
 python benchmarks/questions.py --make FOLDER        a graph to ask: 510M works, 2.94G citations; 25 GB of disk
 
@@ -11,7 +12,7 @@ further apart than in one of these; what is read is that of the whole. ``--save`
 
 from __future__ import annotations
 
-import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import measure
+from benchmarks.graphs import N_WORKS
 from benchmarks.measure import Row
 
 HOME = Path(__file__).resolve().parent.parent
@@ -41,7 +43,8 @@ def ask(task: str, question: str, *words: str, note: str = "", **environment: st
     command = [sys.executable, "-c", _SMALL, sys.executable, "-m", "sciscidata", *words]
     done = measure.Process(*json.loads(measure.run(command, HOME, **environment).output))
     took = {"cpu_s": round(done.cpu_s, 2), "wall_s": round(done.wall_s, 2), "peak_gb": round(done.peak_gb, 3)}
-    return {"task": task, "tool": question, **took, "note": note}
+    said = hashlib.sha256(done.output.encode()).hexdigest()[:12]
+    return {"task": task, "tool": question, **took, "note": note or said}
 
 
 def of_example(home: Path) -> Iterator[Row]:
@@ -94,16 +97,46 @@ def read_lines(path: Path) -> list[bytes]:
     return b"".join(decompressed_chunks(path)).splitlines()
 
 
-def of_graph(folder: Path, home: Path) -> Iterator[Row]:
-    """Ask a graph for random works with references and citers; twice, the second time from the system's cache."""
+def of_size(size: str, home: Path) -> Iterator[Row]:
+    """Ask a graph of ``graphs.py`` for one work, by a pass over all citations and by citers on disk."""
+    from benchmarks.graphs import scan_graph
+    from sciscidata.graph.citers import write_citers
+    from sciscidata.graph.graph import build_graph, graph_folder
+
+    works, citations = scan_graph(size)
+    graph = build_graph(works.with_columns(pl.col("publication_year").cast(pl.Int32)), citations, cache_dir=home)
+    folder = graph_folder(graph)
+    work, *_ = choose_works(folder, 1)
+    ids = home / "ids.txt"
+    ids.write_text(f"W{work}")
+    out = home / "scores.csv"
+    words = ["--ids", str(ids), "--corpus", str(folder), "--prior", "shipped", "--out", str(out), "--overwrite"]
+    ask("", "", "score", *words)  # compiles
+    for way in ("one pass", "--citers"):
+        scored = ask(f"{size}: score --ids of one work, {way}", "sciscidata", "score", *words)
+        yield {**scored, "note": hashlib.sha256(out.read_bytes()).hexdigest()[:12]}
+        yield ask(f"{size}: explain of one work, {way}", "sciscidata", "explain", str(folder), str(work))
+        write_citers(graph)
+
+
+def choose_works(folder: Path, n: int) -> list[int]:
+    """Draw works with references and citers."""
     from sciscidata.graph.graph import read_graph
 
     graph, rng = read_graph(folder, trusted=True, whole=False), np.random.default_rng(SEED)
     works: list[int] = []
-    while len(works) < N_IDS:
+    while len(works) < n:
         at = int(rng.integers(graph.n_dated))
         if np.diff(graph.ref_offsets[at : at + 2])[0] and np.diff(graph.citer_offsets[at : at + 2])[0]:
             works.append(int(graph.work_ids[at]))
+    return works
+
+
+def of_graph(folder: Path, home: Path) -> Iterator[Row]:
+    """Ask a graph for random works with references and citers; twice, the second time from the system's cache."""
+    from sciscidata.graph.graph import read_graph
+
+    graph, works = read_graph(folder, trusted=True, whole=False), choose_works(folder, N_IDS)
     ids = home / "ids.txt"
     ids.write_text("\n".join(f"W{work}" for work in works))
     has_citers = bool([*folder.parent.glob("citers-*")])
@@ -130,7 +163,8 @@ def make(folder: Path) -> None:
 
 def main() -> None:
     """Print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measure.parser(__doc__)
+    parser.add_argument("--size", choices=[*N_WORKS], help="graph to make, and ask for one work")
     parser.add_argument("--graph", type=Path, help="folder of a graph to ask")
     parser.add_argument("--make", type=Path, metavar="FOLDER", help="make a graph of 510M works in it, graph-all")
     parser.add_argument("--save", action="store_true", help="keep the rows")
@@ -139,8 +173,11 @@ def main() -> None:
         return make(options.make)
     with TemporaryDirectory() as temporary:
         home = Path(temporary)
-        rows = [*of_graph(options.graph, home)] if options.graph else [*of_example(home), *of_server(home)]
-    print(measure.table(rows))
+        if options.size:
+            rows = [*of_size(options.size, home)]
+        else:
+            rows = [*of_graph(options.graph, home)] if options.graph else [*of_example(home), *of_server(home)]
+    measure.show(rows, options)
     if options.save:
         kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
         others = [row for row in kept if row["task"] not in {row["task"] for row in rows}]

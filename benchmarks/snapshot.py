@@ -11,6 +11,7 @@ workers against one. Each measurement has its own process and one thread; MB are
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib
 import json
 import os
@@ -111,13 +112,18 @@ def polars_reader(parts: list[Path]) -> int:
     return n
 
 
-def ingest(folder: Path, edition: str, n_workers: int) -> int:
+def ingest(folder: Path, edition: str, n_workers: int, out: Path) -> None:
     from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
 
-    with tempfile.TemporaryDirectory(dir=folder) as out:
-        config = SnapshotConfig(folder=str(folder), edition=edition, include_xpac=True, n_workers=n_workers)
-        n_works = ingest_snapshot(config, out).provenance["works"]
-    return n_works
+    config = SnapshotConfig(folder=str(folder), edition=edition, include_xpac=True, n_workers=n_workers)
+    ingest_snapshot(config, out)
+
+
+def fingerprint(corpus: Path) -> str:
+    """Return the first digits of the SHA-256 of all tables of a corpus."""
+    files = [file for name in ("works", "texts", "citations") for file in sorted((corpus / name).glob("*.parquet"))]
+    sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in [*files, corpus / "removed.parquet"]]
+    return hashlib.sha256("\n".join(sums).encode()).hexdigest()[:12]
 
 
 READERS = {"gzip": gunzip, "json.loads": flatten, "DuckDB": duckdb_reader, "Polars": polars_reader}
@@ -162,13 +168,14 @@ def measured(what: str, folder: Path, n_workers: int) -> None:
             name = "updated_date=2026-06-01/part_0000"
             write_part(Path(home), what, name, [export_record({"id": "W1", "publication_year": 1, "is_xpac": False})])
             write_manifest(Path(home), what, {name: 1})
-            ingest(Path(home), what, 1)
-        cost, _ = timed(lambda: ingest(folder, what, n_workers))
-    else:
-        if what in MODULES:
-            importlib.import_module(MODULES[what])
-        cost, _ = timed(lambda: READERS[what](parts_of(folder)))
-    report(**cost)
+            ingest(Path(home), what, 1, Path(home) / "out")
+        with tempfile.TemporaryDirectory(dir=folder) as out:
+            cost, _ = timed(lambda: ingest(folder, what, n_workers, Path(out)))
+            return report(**cost, note=f"fingerprint {fingerprint(Path(out))}")
+    if what in MODULES:
+        importlib.import_module(MODULES[what])
+    cost, _ = timed(lambda: READERS[what](parts_of(folder)))
+    return report(**cost)
 
 
 def main() -> None:
@@ -210,7 +217,8 @@ def main() -> None:
             try:
                 for _ in range(options.repeats):
                     run = in_own_process(__file__, *arguments, python=python, **ONE_THREAD, PYTHONPATH=path)
-                    found |= {name: min(taken, found.get(name, taken)) for name, taken in run.items()}
+                    note = {"note": run.pop("note")} if "note" in run else {}
+                    found |= note | {name: min(taken, found.get(name, taken)) for name, taken in run.items()}
             except Failed as error:
                 return {**found, "note": f"did not run: {error}"}
             return found
@@ -225,7 +233,8 @@ def main() -> None:
             for what, tool, clone in cases:
                 row = best(task, what, folder, tool=tool, clone=clone)
                 if "cpu_s" in row:
-                    row["note"] = f"{compressed / row['cpu_s']:.1f} MB a CPU second"
+                    told = (f"{compressed / row['cpu_s']:.1f} MB a CPU second", row.get("note", ""))
+                    row["note"] = "; ".join(filter(None, told))
                 rows.append(row)
 
         compare(folders[options.parts[0]], "synthetic")
