@@ -33,6 +33,7 @@ class Grouped(NamedTuple):
 
     spread: Float64Array  # (2, 2, _LARGEST_K): see _spread, of disruptive and of consolidating
     lasts: Int64Array  # (2): the last places of these that are not 0
+    largest: Int64Array  # (2, s): the largest total for a difference
     places: Int64Array  # (EXACT_K + 1, 3): of each mean n_k, where its probabilities begin, the first n_k, how many
     all_below: Float64Array  # of at most each n_k
 
@@ -224,31 +225,38 @@ def sum_one_kind(shares, n_k, redraw, cuts, room, sides):
 
 
 @helper
-def _spread(totals, a, b, g, cut, inclusive, spread):
+def _spread(totals, a, b, g, largest, spread):
     """Write the probability that n_k of 0, 1, ... is the largest one with which the index reaches the cut-off above 0.
 
-    What is larger than all n_k goes into the last place. Then each place gets the sum from there on into the second
-    row. Return the largest n_k with a probability.
+    ``largest`` are the largest totals for differences of 0, 1, ... What is larger than all n_k goes into the last
+    place. Then each place gets the sum from there on into the second row. Return the largest n_k with a probability.
     """
     first, size, chance = totals
     last = np.int64(-1)
     for at in range(_LARGEST_K):
         spread[0, at] = 0.0
-    for s in range(max(first, 1), first + size):
+    start = first if first > 0 else 1
+    middle = start // 2 + 1
+    here = _urn_of(start, middle, a, b, g)
+    for s in range(start, first + size):
+        if s > start:  # the same number of n_i, of one citer more
+            here *= s / (s - middle) * (b + g * (s - 1 - middle)) / (a + b + g * (s - 1))
         lowest = s // 2 + 1
-        begin = min(max(np.int64(s * (a / (a + b))), lowest), s)
-        peak = chance[s - first] * _urn_of(s, begin, a, b, g)
+        while middle < s and (middle < lowest or middle + 1 <= s * (a / (a + b))):
+            here *= (s - middle) / (middle + 1) * (a + g * middle) / (b + g * (s - middle - 1))
+            middle += 1
+        peak = chance[s - first] * here
         for way in range(2):
-            x, now = begin, peak
+            x, now = middle, peak
             if way == 1:
                 now *= x / (s - x + 1) * (b + g * (s - x)) / (a + g * (x - 1))
                 x -= 1
             while lowest <= x <= s and now > NEGLIGIBLE:
-                most = largest_total(2 * x - s, cut, inclusive) - s
+                most = largest[2 * x - s] - s
                 if most >= 0:
-                    most = min(most, _LARGEST_K - 1)
+                    most = most if most < _LARGEST_K else _LARGEST_K - 1
                     spread[0, most] += now
-                    last = max(last, most)
+                    last = last if most < last else most
                 if way == 1:
                     now *= x / (s - x + 1) * (b + g * (s - x)) / (a + g * (x - 1))
                     x -= 1
@@ -271,7 +279,9 @@ def sum_grouped(shares, n_k, redraw, cuts, s_chance, grouped, sides):
     """
     low, high, inclusive = cuts
     g, scale, v, least = redraw
-    spread, lasts, places, all_below = grouped
+    spread, lasts, largest, places, all_below = grouped
+    for d in range(1, largest.shape[1]):
+        largest[0, d], largest[1, d] = largest_total(d, high, inclusive), largest_total(d, -low, inclusive)
     u = a = b = np.nan
     for row in range(n_k.size):
         n = n_k[row]
@@ -279,8 +289,8 @@ def sum_grouped(shares, n_k, redraw, cuts, s_chance, grouped, sides):
             u, a, b = shares[row, 0], shares[row, 1], shares[row, 2]
             first, size = fill(u * scale, v, least, s_chance)
             totals = first, size, s_chance
-            lasts[0] = _spread(totals, a, b, g, high, inclusive, spread[0])
-            lasts[1] = _spread(totals, b, a, g, -low, inclusive, spread[1])
+            lasts[0] = _spread(totals, a, b, g, largest[0], spread[0])
+            lasts[1] = _spread(totals, b, a, g, largest[1], spread[1])
         elif n == n_k[row - 1]:
             sides[0, row], sides[1, row] = sides[0, row - 1], sides[1, row - 1]
             continue
@@ -298,9 +308,10 @@ def sum_grouped(shares, n_k, redraw, cuts, s_chance, grouped, sides):
             sides[side, row] = found
 
 
-def room_for_groups():
-    """Return room for what works share, most of it untouched until it is needed."""
+def room_for_groups(most):
+    """Return room for what works share whose redraws have up to ``most`` citers: untouched until it is needed."""
     places = np.zeros((EXACT_K + 1, 3), np.int64)
     sizes = 2 * (DEVIATIONS * np.sqrt(2.0 * np.arange(EXACT_K + 1))).astype(np.int64) + 2 * FEWEST + 4
     places[1:, 0] = np.cumsum(sizes)[:-1]
-    return Grouped(np.empty((2, 2, _LARGEST_K)), np.empty(2, np.int64), places, np.empty(sizes.sum()))
+    lasts, largest = np.empty(2, np.int64), np.empty((2, most + 1), np.int64)
+    return Grouped(np.empty((2, 2, _LARGEST_K)), lasts, largest, places, np.empty(sizes.sum()))

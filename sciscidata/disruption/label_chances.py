@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sciscidata.disruption._exact_label_kernels import Cuts
     from sciscidata.disruption._label_kernels import Redraw, Works
 
-_MOST_GROUPED: Final = 100  # citers; with more, few works share a table
+_MOST_GROUPED: Final = 200  # citers; with more, few works share a table
 _ROWS_AT_ONCE: Final = 1 << 14  # that stay in a cache
 _ONE_EMPTY: Final = 64  # counts; of so many, a redraw without any is too rare to tell
 
@@ -134,7 +134,9 @@ def _sum_redraws(
         if is_one_kind:
             kernels.sum_one_kind(*some, (s_chance, k_below), found)
         elif is_grouped:
-            kernels.sum_grouped(*some, s_chance, kernels.room_for_groups(), found)
+            kernels.sum_grouped(
+                *some, s_chance, kernels.room_for_groups(int(shares[:, 0].max()) + s_chance.size), found
+            )
         else:
             kernels.sum_all(*some, (s_chance, k_below), found)
         sides[:, at] = found

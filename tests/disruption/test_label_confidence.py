@@ -161,7 +161,12 @@ def test_large_counts_are_near_exact(shrink, cut):
 @pytest.mark.parametrize("cut", [CUTS[1], CUTS[8]])
 def test_works_that_share_a_table_have_the_chances_of_the_sum_over_their_own_redraws(cut, shrink):
     rng = np.random.default_rng(5)
-    counts = np.column_stack([rng.integers(0, 12, (400, 2)), rng.integers(0, 4_500, 400) // rng.integers(1, 90, 400)])
+    counts = np.column_stack(
+        [
+            rng.integers(0, rng.choice([12, 100], (400, 1)), (400, 2)),
+            rng.integers(0, 4_500, 400) // rng.integers(1, 90, 400),
+        ]
+    )
     prior = SHIPPED if shrink else None
     shared = chances(counts, cut, shrink=shrink, prior=prior)
     with pytest.MonkeyPatch.context() as patch:
