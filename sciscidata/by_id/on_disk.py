@@ -20,7 +20,7 @@ from sciscidata.disruption.index import compute_cd_index, score_graph
 from sciscidata.disruption.label_prior import SHIPPED, LabelPrior, choose_prior
 from sciscidata.disruption.windows import close_windows, find_open_in_fields, last_year_of
 from sciscidata.eligibility import count_references
-from sciscidata.explanation.neighbourhood import facts_of, find_citers, find_places, read_references
+from sciscidata.explanation.neighbourhood import facts_of, find_citers, find_places, read_references, take
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.judged import is_over_by_year
 from sciscidata.novelty.atypicality import join_atypicality
@@ -170,15 +170,16 @@ def score_graph_ids(graph: CitationGraph, listed: ListedIds, rules: Rules, n_thr
     citing, which = find_citers(graph, targets, n_threads or pl.thread_pool_size())
     ends = np.concatenate([citing, np.repeat(wanted, n_references)]), np.concatenate([targets[which], references])
     nodes = np.unique(np.concatenate([wanted, *ends])).astype(np.int64)
-    nodes_with_row = nodes[nodes < graph.n_known]
-    years = facts_of(graph, nodes_with_row, graph.work_ids[nodes_with_row]).select(_NEAR)
-    citations = pl.DataFrame(dict(zip(CITATIONS, (graph.work_ids[end] for end in ends), strict=True)), CITATIONS)
-    citations = citations.unique()
-    facts = years.filter(pl.col("work_id").is_in(pl.Series(graph.work_ids[wanted]).implode()))
+    ids, has_row = take(graph.work_ids, nodes), nodes < graph.n_known
+    years = facts_of(graph, nodes[has_row], ids[has_row]).select(_NEAR)
+    ids_of_ends = (ids[np.searchsorted(nodes, end)] for end in ends)
+    citations = pl.DataFrame(dict(zip(CITATIONS, ids_of_ends, strict=True)), CITATIONS).unique()
+    ids_wanted = ids[np.searchsorted(nodes, wanted)]
+    facts = years.filter(pl.col("work_id").is_in(pl.Series(ids_wanted).implode()))
     facts = facts.with_columns(pl.lit(None, WORKS[name]).alias(name) for name in FACTS if name not in _NEAR)
     scores = score_small(years, citations, facts["work_id"], rules.cd)
     scores = mark_open(scores, facts, rules.cd, last_year_of(graph))
     scores = with_novelty(scores, pl.LazyFrame(schema=WORKS), pl.LazyFrame(schema=CITATIONS), rules)
-    counts = pl.DataFrame({"work_id": graph.work_ids[wanted], "n_references": n_references})
+    counts = pl.DataFrame({"work_id": ids_wanted, "n_references": n_references})
     found = facts.join(scores, on="work_id", how="left").join(counts, on="work_id", how="left")
     return ScoredIds(found, rules.prior or SHIPPED, gone)

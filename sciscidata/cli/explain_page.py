@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sciscidata import plots
-from sciscidata.cli.page import draw_into_page, write_page
 from sciscidata.cli.summary import Part, print_lines, printed, shown
 from sciscidata.config import BuildConfig
 from sciscidata.disruption.config import CDConfig
@@ -77,8 +75,11 @@ def explain_path(
     )
     _print(found)
     if html is not None and check is not None:
+        from sciscidata.cli.page import draw_into_page, write_page  # with all plots, it takes a while to import
+        from sciscidata.plots.work import plot_work
+
         title = found.text.partition("\n")[0]
-        drawn = draw_into_page(plots.plot_work, found) if found.citers.height else ""
+        drawn = draw_into_page(plot_work, found) if found.citers.height else ""
         write_page(html, title, found.to_html(_ROWS_ON_THE_PAGE, drawn), check, _GENERATOR)
         print_lines([f"page: {shown(html)} ({html.stat().st_size:,} bytes)"])
 

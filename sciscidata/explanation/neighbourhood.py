@@ -28,6 +28,8 @@ YEAR, DATE, TIME = "publication_year", "publication_date", "time"
 FACTS: Final = ("work_id", ORIGINAL_ID, "title", YEAR, DATE, "source_id", "source_name", "primary_field", "doi")
 _CHUNK: Final = 1 << 22  # citations of a graph on disk that a thread reads at a time
 _BLOCK: Final = 1 << 20  # works whose numbers are read together
+_PAGE: Final = 1 << 9  # the same of few works
+_MANY: Final = 1_000  # works in a block for which it is read as a whole
 _LIKELY: Final = 1 << 15  # bytes, which a processor's fastest cache holds
 
 
@@ -109,9 +111,9 @@ def find_places(graph: CitationGraph, ids: Int64Array) -> Int64Array:
     offsets = graph.year_offsets if graph.day_offsets is None else graph.day_offsets
     places = np.full(ids.size, -1, np.int64)
     for low, high in pairwise(np.unique([*offsets.tolist(), graph.n_known, graph.n_works]).tolist()):
-        at = low + np.searchsorted(graph.work_ids[low:high], ids)  # ids ascend within each
-        at = np.minimum(at, high - 1)
-        places = np.where((places < 0) & (graph.work_ids[at] == ids), at, places)
+        part = _view(graph.work_ids, low, high)
+        at = np.minimum(np.searchsorted(part, ids), part.size - 1)  # ids ascend within each
+        places = np.where((places < 0) & (part[at] == ids), low + at, places)
     return places
 
 
@@ -137,7 +139,7 @@ def cut_from_graph(graph: CitationGraph, work_id: int, n_threads: int | None = N
     is_other = citing != focal
     citing, cited = citing[is_other], targets[which[is_other]]
     places = np.unique(np.concatenate([targets.astype(np.int64), citing]))
-    ids = _take(graph.work_ids, places)
+    ids = take(graph.work_ids, places)
 
     def ids_of(some: AnyArray) -> Int64Array:
         return ids[np.searchsorted(places, some)]
@@ -219,13 +221,27 @@ def _read(array: AnyArray, first: int, last: int) -> AnyArray:
     return np.fromfile(file, array.dtype, last - first, offset=first * array.itemsize)
 
 
-def _take(array: AnyArray, places: Int64Array) -> AnyArray:
-    """Return the numbers at some ascending places."""
-    taken = np.empty(places.size, array.dtype)
-    blocks, starts = np.unique(places // _BLOCK, return_index=True)
-    for block, low, high in zip(blocks.tolist(), starts, [*starts, places.size][1:], strict=True):
-        first = block * _BLOCK
-        taken[low:high] = _read(array, first, first + _BLOCK)[places[low:high] - first]
+def _view(array: AnyArray, first: int, last: int) -> AnyArray:
+    """Return a part of an array; of a mapped one another mapping, whose pages leave memory with it."""
+    file = _file_of(array)
+    if file is None:
+        return array[first:last]
+    return np.memmap(file, array.dtype, "r", first * array.itemsize, (last - first,))
+
+
+def take(array: AnyArray, places: Int64Array) -> AnyArray:
+    """Return the numbers at some ascending places; of a mapped array no page stays in memory."""
+    file = _file_of(array)
+    if file is None:
+        return array[places]
+    taken, n_bytes = np.empty(places.size, array.dtype), array.itemsize
+    size = _BLOCK if places.size > _MANY * np.unique(places // _BLOCK).size else _PAGE
+    blocks, starts = np.unique(places // size, return_index=True)
+    with file.open("rb", buffering=0) as raw:
+        for block, low, high in zip(blocks.tolist(), starts, [*starts, places.size][1:], strict=True):
+            raw.seek(block * size * n_bytes)
+            part = np.frombuffer(raw.read(size * n_bytes), array.dtype)
+            taken[low:high] = part[places[low:high] - block * size]
     return taken
 
 

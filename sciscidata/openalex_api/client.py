@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -17,10 +17,12 @@ from sciscidata.errors import OfflineError
 from sciscidata.openalex_api.answer_checks import compare_pages, other_pages
 from sciscidata.openalex_api.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
 from sciscidata.openalex_api.config import BASE_URL, ApiConfig
-from sciscidata.openalex_api.http import Connection
 from sciscidata.openalex_api.request import shown, works_request
 from sciscidata.openalex_api.retries_and_limits import Bill, Pacer, ask_until_answered
 from sciscidata.openalex_api.store import ResponseStore, StoreSummary
+
+if TYPE_CHECKING:
+    from sciscidata.openalex_api.http import Connection
 
 __all__ = ["ApiConfig", "Check", "OpenAlexClient", "works_request"]
 
@@ -49,7 +51,7 @@ class OpenAlexClient:
         self._store = store
         # Answers of another server are kept apart.
         self._prefix = "" if config.server == BASE_URL else f"{config.server} "
-        self._connection = None if config.offline else Connection(config)
+        self._connection = None if config.offline else _connect(config)
         self._pacer = Pacer(config.rate, time.monotonic)
         self._bill = Bill(config.max_cost_usd)
         self._sleep = sleep
@@ -232,3 +234,9 @@ class OpenAlexClient:
             raise TryAgainError(f"the answer is wrong: {problem}", answer=answer)
         kept = self._store.put(self._prefix + request, answer.body, cost)
         return content if kept is answer.body else msgspec.json.decode(kept)
+
+
+def _connect(config: ApiConfig) -> Connection:
+    from sciscidata.openalex_api.http import Connection  # httpx takes a while to import
+
+    return Connection(config)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-import httpx
 import msgspec
 import platformdirs
 
@@ -92,6 +91,8 @@ class ApiConfig(Configuration):
     @property
     def server(self) -> str:
         """Whose answers these are: ``base_url`` in canonical form; on this machine, where ports change, without one."""
+        import httpx  # it takes a while to import
+
         url = httpx.URL(self.base_url)
         return f"{url.scheme}://{url.host}" if is_loopback(url.host) else str(url)
 
@@ -158,6 +159,10 @@ def _read_config_file(path: Path) -> dict[str, str]:
 
 def _checked_url(text: str) -> str:
     url = text.strip().rstrip("/")
+    if url == BASE_URL:
+        return url
+    import httpx  # it takes a while to import
+
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises if it is no number

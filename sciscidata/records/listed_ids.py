@@ -128,6 +128,8 @@ def _find_dois(texts: pl.Series) -> pl.Series:
 
 def _number_own(texts: pl.Series) -> pl.Series:
     """Give ids their numbers as sources do; null for those that no source could read."""
+    if texts.null_count() == len(texts):  # numba takes a while to import
+        return pl.Series(texts.name, [None] * len(texts), dtype=pl.Int64())
     try:
         return number_ids(texts)
     except SciSciDataError:  # several ids in one, or lost digits: only these have none

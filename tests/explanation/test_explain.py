@@ -16,6 +16,7 @@ from sciscidata.cli import explain_page
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.config import COMPAT
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, StorageError, WorkIdError
+from sciscidata.explanation.neighbourhood import take
 from sciscidata.graph.citers import write_citers
 from sciscidata.graph.graph import build_graph, graph_folder, read_graph
 from sciscidata.indicators import compute_cd_interval, compute_independent_cd_index, find_label_prior
@@ -329,6 +330,14 @@ def test_citers_on_disk_say_the_same_as_a_pass_over_all_citations(example, score
     np.full(citers.size, graph.n_works, np.int32).tofile(place / "citers.bin")
     with pytest.raises(StorageError, match=r"citers.bin is damaged. Remove its folder"):
         ssd.explain(some[0], graph)
+
+
+@pytest.mark.parametrize("step", [1, 7, 3_000])
+def test_of_a_mapped_array_few_pages_or_whole_blocks_are_read(tmp_path, step):
+    numbers = np.random.default_rng(step).integers(1 << 40, size=(1 << 20) + 9)
+    numbers.tofile(tmp_path / "numbers")
+    places = np.append(np.arange(5, numbers.size, step), numbers.size - 1)
+    assert np.array_equal(take(np.memmap(tmp_path / "numbers", np.int64, "r"), places), numbers[places])
 
 
 def test_a_graph_whose_numbers_lead_nowhere_is_an_error(tmp_path):
