@@ -10,7 +10,7 @@ import re
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.make_snapshot import synthetic_records
@@ -164,6 +164,19 @@ def test_clean_text(found, plain):
 def test_clean_text_has_single_inner_spaces_only(text):
     plain = clean(text)
     assert plain is None or (plain == plain.strip(" ") and not re.search(r"\s\s|[^\S ]|[\x00-\x1f\x7f-\x9f]", plain))
+
+
+_SIGNS = [*"aZ9;#/!<&\t\x0b\x7f\x85\xa0\xa1\u1680\u1681\u2003\u200b\u2028\u202f\u205f\u3000\u3001\u212a", " ", "  "]
+_WORDS = ["<b>", "</jats:p>", "<!-- -->", "&amp;", "&#60;", "R&D", "p < 0.05", "x" * 61, "a plain word "]
+
+
+@settings(max_examples=40)
+@given(st.lists(st.lists(st.sampled_from(_SIGNS + _WORDS), max_size=9).map("".join), min_size=1, max_size=30))
+def test_many_texts_are_cleaned_as_each_alone(texts):
+    many = pl.Series("text", texts * (4_096 // len(texts) + 1))  # a compiled loop looks for what to clean
+    cleaned = many.to_frame().select(clean_text("text"))["text"]
+    assert cleaned.head(len(texts)).to_list() == [clean(text) for text in texts]
+    assert cleaned.tail(len(texts)).to_list() == [clean(text) for text in texts]
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"], exclude_characters="<&"), min_size=1))
