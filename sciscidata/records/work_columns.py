@@ -150,8 +150,10 @@ def _stripped(texts: pl.Series) -> pl.Series:
 
     texts = texts.rechunk()
     rows = np.flatnonzero(find_blank_ends(*string_buffers(texts)) & texts.is_not_null().to_numpy())
+    if not rows.size:
+        return texts
     found = texts.gather(rows).str.strip_chars(BLANKS).to_frame("").select(pl.when(pl.col("") != "").then(""))[""]
-    return replace_rows(texts, rows, found) if rows.size else texts
+    return replace_rows(texts, rows, found)
 
 
 @cache
