@@ -100,31 +100,6 @@ def _ends_entity(data, at, end):
 
 
 @kernel
-def find_blank_ends(data, offsets):
-    """Tell for every text whether it may begin or end with a blank. True for an empty one."""
-    n = len(offsets) - 1
-    is_odd = np.empty(n, np.bool_)
-    for row in range(n):
-        start, end = offsets[row], offsets[row + 1]
-        is_odd[row] = end == start or _begins_odd(data, start, end) or _ends_odd(data, start, end)
-    return is_odd
-
-
-@njit(forceinline=True)
-def _begins_odd(data, at, end):
-    byte = data[at]
-    return byte <= _SPACE or (_LATIN <= byte <= _IDEOGRAPHIC and _is_odd(data, at, end))
-
-
-@njit(forceinline=True)
-def _ends_odd(data, start, end):
-    if data[end - 1] < 0x80:
-        return data[end - 1] <= _SPACE
-    is_two = end - start >= 2 and data[end - 2] == _LATIN
-    return (is_two and _is_odd(data, end - 2, end)) or (end - start >= 3 and _begins_odd(data, end - 3, end))
-
-
-@kernel
 def number_addresses(data, offsets, prefix):
     """Return the numbers of texts that are an address of OpenAlex: 22 bytes, then 1 to 16 digits. Of others, -1."""
     n = len(offsets) - 1
