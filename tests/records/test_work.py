@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from benchmarks.make_snapshot import synthetic_records
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.json_record import read_record
-from sciscidata.records.plain_text import clean_text
+from sciscidata.records.plain_text import clean_text, clean_texts
 from sciscidata.records.work_columns import citations_of, rows_of_records, works_of
 from sciscidata.schemas import CITATIONS, WORKS
 from tests.conftest import example_lines
@@ -172,11 +172,12 @@ _WORDS = ["<b>", "</jats:p>", "<!-- -->", "&amp;", "&#60;", "R&D", "p < 0.05", "
 
 @settings(max_examples=40)
 @given(st.lists(st.lists(st.sampled_from(_SIGNS + _WORDS), max_size=9).map("".join), min_size=1, max_size=30))
-def test_many_texts_are_cleaned_as_each_alone(texts):
-    many = pl.Series("text", texts * (4_096 // len(texts) + 1))  # a compiled loop looks for what to clean
-    cleaned = many.to_frame().select(clean_text("text"))["text"]
-    assert cleaned.head(len(texts)).to_list() == [clean(text) for text in texts]
-    assert cleaned.tail(len(texts)).to_list() == [clean(text) for text in texts]
+def test_a_loop_finds_all_texts_to_clean(texts):
+    works = pl.DataFrame(
+        {"title": texts, "abstract": [None, *texts[1:]]}, schema={"title": pl.String, "abstract": pl.String}
+    )
+    expected = works.select(clean_text("title"), clean_text("abstract"))
+    assert clean_texts(works, ("title", "abstract")).equals(expected)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"], exclude_characters="<&"), min_size=1))
