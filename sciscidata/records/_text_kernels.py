@@ -100,17 +100,6 @@ def _ends_entity(data, at, end):
 
 
 @kernel
-def find_blank_ends(data, offsets):
-    """Tell for every text whether it may begin or end with a blank: its first or last byte is one, or not ASCII."""
-    n = len(offsets) - 1
-    is_odd = np.empty(n, np.bool_)
-    for row in range(n):
-        start, end = offsets[row], offsets[row + 1]
-        is_odd[row] = end == start or not (_SPACE < data[start] < 0x80 and _SPACE < data[end - 1] < 0x80)
-    return is_odd
-
-
-@kernel
 def number_addresses(data, offsets, prefix):
     """Return the numbers of texts that are an address of OpenAlex: 22 bytes, then 1 to 16 digits. Of others, -1."""
     n = len(offsets) - 1

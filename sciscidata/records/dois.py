@@ -98,9 +98,10 @@ def read_dois(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
     Percent-encoding and entities of HTML are decoded. Signs are those of Unicode's NFKC, and every dash is a hyphen.
     """
     text = pl.first().str.strip_chars(BLANKS).str.to_lowercase().str.replace(f"^{_BEFORE}+", "").str.strip_chars(BLANKS)
-    bare = texts.to_frame().select(text.str.strip_chars_end("./ ")).to_series()
-    dois = bare.str.strip_chars_end(_ENDS)
-    odd = dois.str.contains(_ODD).arg_true()
+    bare = text.str.strip_chars_end("./ ")
+    doi = bare.str.strip_chars_end(_ENDS)
+    found = texts.to_frame().select(bare=bare, doi=doi, is_odd=doi.str.contains(_ODD))
+    bare, dois, odd = found["bare"], found["doi"], found["is_odd"].arg_true()
     if len(odd):
         dois = dois.scatter(odd, pl.Series([_read(doi) for doi in texts.gather(odd)], dtype=pl.String()))
     is_changed = (dois != bare).fill_null(value=False)

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int64Array
-from sciscidata._kernels.strings import is_text, is_utf8, replace_rows, string_buffers
+from sciscidata._kernels.strings import is_text, is_utf8
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_indexes, decode_spans
 from sciscidata.records.dois import BLANKS, CHANGED_DOIS, read_dois
@@ -113,7 +113,8 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     """Make ROWS without abstracts; ``work_id`` is null where the id has an odd form."""
     n, n_concepts, n_topics = len(leaves.is_xpac), int(leaves.concept_firsts[-1]), int(leaves.topic_firsts[-1])
     first_name = (len(TEXTS) - _N_DATES) * n
-    stripped = _stripped(leaves.texts.slice(_N_DATES * n))
+    stripped = leaves.texts.slice(_N_DATES * n).str.strip_chars(BLANKS)
+    stripped = stripped.to_frame("").select(pl.when(pl.col("").str.len_bytes() > 0).then(""))[""]
     texts = {name: stripped.slice(place * n, n) for place, name in enumerate(TEXTS[_N_DATES:])}
     dates = {name: leaves.texts.slice(place * n, n) for place, name in enumerate(TEXTS[:_N_DATES])}
     concepts, broad = _best_concepts(leaves, stripped.slice(first_name, n_concepts + n_topics))
@@ -142,16 +143,6 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
         "malformed_references": leaves.malformed_references,
     } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
     return pl.DataFrame(columns | dates).select(_columns()).with_columns(_without_missing())
-
-
-def _stripped(texts: pl.Series) -> pl.Series:
-    """Remove blanks around texts; null for one of blanks only."""
-    from sciscidata.records._text_kernels import find_blank_ends  # numba takes a while to import
-
-    texts = texts.rechunk()
-    rows = np.flatnonzero(find_blank_ends(*string_buffers(texts)) & texts.is_not_null().to_numpy())
-    found = texts.gather(rows).str.strip_chars(BLANKS).to_frame("").select(pl.when(pl.col("") != "").then(""))[""]
-    return replace_rows(texts, rows, found) if rows.size else texts
 
 
 @cache
@@ -283,7 +274,7 @@ def rows_of_records(read: Iterable[tuple[int, PlainRecord | CorruptRecordError]]
 
 def merge_rows(rows: pl.DataFrame, is_odd: BoolArray, odd: Batch) -> Batch:
     """Put ``odd``, the works of odd rows, in their places."""
-    rows = rows.with_row_index("row").cast({"row": pl.Int64})
+    rows = rows.select(pl.Series("row", np.arange(rows.height)), pl.all())
     if is_odd.any():
         rows = pl.concat([rows.filter(~is_odd), odd.rows]).sort("row", maintain_order=True)
     return odd._replace(rows=rows)
@@ -291,8 +282,10 @@ def merge_rows(rows: pl.DataFrame, is_odd: BoolArray, odd: Batch) -> Batch:
 
 def citations_of(rows: pl.DataFrame) -> pl.DataFrame:
     """Make CITATIONS of ROWS, in the order of the records. Repeats, later years and the work itself stay."""
-    citing = rows.select(citing_id="work_id", cited_id="references").filter(pl.col("cited_id").list.len() > 0)
-    return citing.explode("cited_id").cast(CITATIONS)
+    lists: Any = rows["references"].to_arrow(compat_level=pl.CompatLevel.newest())
+    lengths = lists.value_lengths().fill_null(0).to_numpy()
+    citing, cited = rows["work_id"].to_numpy(), lists.flatten().to_numpy()
+    return pl.DataFrame({"citing_id": np.repeat(citing, lengths), "cited_id": cited}, schema=CITATIONS)
 
 
 def works_of(rows: pl.DataFrame, columns: Iterable[str] = tuple(WORKS)) -> pl.DataFrame:
@@ -363,8 +356,10 @@ def leaves_of_batch(batch: Any) -> Leaves | None:  # noqa: ANN401 (of Arrow)
     of_work, of_concept, of_topic = _leaves(works, _OF_WORK), _leaves(concepts, _OF_CONCEPT), _leaves(topics, _OF_TOPIC)
     if of_work is None or of_concept is None or of_topic is None or topics[_ENTRY].null_count():
         return None
-    has_source = _find_leaf(works.schema, "primary_location.source")[0].is_not_null()
-    flags = of_work.select(pl.col("is_retracted", "is_xpac", "is_authors_truncated").fill_null(value=False))
+    flags = of_work.select(
+        pl.col("is_retracted", "is_xpac", "is_authors_truncated").fill_null(value=False),
+        has_source=_find_leaf(works.schema, "primary_location.source")[0].is_not_null(),
+    )
     references, malformed = _number_references(lists.flatten(), _firsts(lists))
     n_authors = np.diff(_firsts(_column(batch, "authorships")))
     names = (of_concept["entry.display_name"], of_topic["entry.display_name"], of_topic["entry.field.display_name"])
@@ -375,7 +370,7 @@ def leaves_of_batch(batch: Any) -> Leaves | None:  # noqa: ANN401 (of Arrow)
         is_retracted=flags["is_retracted"],
         is_xpac=flags["is_xpac"],
         n_authors=pl.Series(np.where(flags["is_authors_truncated"].to_numpy(), 0, n_authors)),
-        has_source=works.select(pl.first().is_null(), has_source=has_source)["has_source"],
+        has_source=flags["has_source"],
         concept_firsts=concept_firsts,
         topic_firsts=topic_firsts,
         scores=of_concept["entry.score"].to_numpy(),

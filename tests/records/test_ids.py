@@ -14,6 +14,8 @@ from sciscidata.records import ids
 from sciscidata.records.ids import (
     _plain_forms,
     number_ids,
+    openalex_number,
+    openalex_numbers,
     original_ids_beside,
     refuse_shared_numbers,
     with_original_ids,
@@ -115,6 +117,21 @@ ONE = TEXTS.filter(lambda text: text.isprintable() and not re.fullmatch(r"\s*(\[
 @given(st.lists(ONE, max_size=20), st.sampled_from("WS"))
 def test_numbers_are_those_of_the_rule_in_plain_python(texts, letter):
     assert number_ids(pl.Series("id", texts, pl.String), letter).to_list() == [number(text, letter) for text in texts]
+
+
+_DIGITS = st.text("0123456789", max_size=20)
+_ADDRESSES = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["https://openalex.org/W", "W", "http://openalex.org/w", ""]),
+    _DIGITS,
+    st.sampled_from(["", "", "/", "x", " "]),
+)
+
+
+@given(st.lists(st.none() | _ADDRESSES, max_size=20))
+def test_a_column_of_addresses_has_the_numbers_of_each(values):
+    expected = [openalex_number(value, "W") or -1 for value in values]
+    assert openalex_numbers(pl.Series(values, dtype=pl.String), "W").tolist() == expected
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

@@ -6,6 +6,7 @@ import functools
 import gzip
 import json
 import math
+import random
 import re
 
 import polars as pl
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from benchmarks.make_snapshot import synthetic_records
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.json_record import read_record
-from sciscidata.records.plain_text import clean_text
+from sciscidata.records.plain_text import clean_text, clean_texts
 from sciscidata.records.work_columns import citations_of, rows_of_records, works_of
 from sciscidata.schemas import CITATIONS, WORKS
 from tests.conftest import example_lines
@@ -164,6 +165,18 @@ def test_clean_text(found, plain):
 def test_clean_text_has_single_inner_spaces_only(text):
     plain = clean(text)
     assert plain is None or (plain == plain.strip(" ") and not re.search(r"\s\s|[^\S ]|[\x00-\x1f\x7f-\x9f]", plain))
+
+
+_SIGNS = [*"aZ9;#/!<&\t\x0b\x7f\x85\xa0\xa1\u1680\u1681\u2003\u200b\u2028\u202f\u205f\u3000\u3001\u212a", " ", "  "]
+_WORDS = ["<b>", "</jats:p>", "<!-- -->", "&amp;", "&#60;", "R&D", "p < 0.05", "x" * 61, "a plain word "]
+
+
+def test_a_loop_finds_all_texts_to_clean():
+    draw = random.Random(1)
+    texts = ["".join(draw.choices(_SIGNS + _WORDS, k=draw.randrange(9))) for _ in range(5_000)]
+    works = pl.DataFrame({"title": texts, "abstract": [None, *texts[1:]]})
+    expected = works.select(clean_text("title"), clean_text("abstract"))
+    assert clean_texts(works, ("title", "abstract")).equals(expected)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"], exclude_characters="<&"), min_size=1))

@@ -30,7 +30,7 @@ from sciscidata.engines.local import run_here
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.authors_table import AUTHORS
-from sciscidata.records.plain_text import clean_text
+from sciscidata.records.plain_text import clean_texts
 from sciscidata.records.work_columns import PARSER_VERSION, citations_of
 from sciscidata.sources.record_files import count_new, later_change
 from sciscidata.sources.snapshot.authors import read_authors
@@ -255,7 +255,7 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
             rows = batch.rows if job.include_xpac else batch.rows.filter(~pl.col("is_xpac"))
             receipt.xpac_works += batch.rows.height - rows.height
             rows = count_new(receipt, rows, seen)
-            rows, citations = rows.with_columns(map(clean_text, TEXT)), citations_of(rows)
+            rows, citations = clean_texts(rows, TEXT), citations_of(rows)
             write("works", rows.select(TABLES["works"].names()))
             write("texts", rows.select(TABLES["texts"].names()))
             write("citations", citations)

@@ -77,7 +77,8 @@ def _rows_of_batch(batch: Any, include_xpac: bool) -> Batch:  # noqa: ANN401 (of
             unwanted = is_odd if include_xpac else is_odd | leaves.is_xpac.to_numpy()
             starts = offsets[:-1].copy()
             ends = np.where(unwanted, starts, offsets[1:])
-            rows = rows.with_columns(decode_spans(indexes, starts, ends).alias("abstract"))
+            place = rows.get_column_index("abstract")
+            rows = rows.replace_column(place, decode_spans(indexes, starts, ends).alias("abstract"))
     if rows is not None and not is_odd.any():  # as in most batches
         return merge_rows(rows, is_odd, Batch(NO_ROWS, []))
     odd: Any = pl.from_arrow(batch.filter(pa.array(is_odd)))

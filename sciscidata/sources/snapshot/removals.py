@@ -91,15 +91,15 @@ def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_work
     n_sorted, least = n_works, 0
     if n_works > _IDS_AT_ONCE:
         n_sorted, least = 0, _LARGE
-        seen, gone = WorksSeen(np.empty(0, np.int64)), WorksSeen(deleted)
+        seen = WorksSeen(deleted)
         for name, path in reversed(parts):
             ids = _read_ids(path)
             n_sorted += int((ids >= _LARGE).sum())
             ids = ids[ids < _LARGE]
-            is_deleted = gone.has(ids)
-            is_removed = is_deleted | seen.has(ids)
+            removed = ids[seen.has(ids)]
             seen.add(ids)
-            rows = {"part": name, "work_id": ids[is_removed], "is_deleted": is_deleted[is_removed]}
+            is_deleted = np.append(deleted, -1)[np.searchsorted(deleted, removed)] == removed
+            rows = {"part": name, "work_id": removed, "is_deleted": is_deleted}
             frames.append(pl.DataFrame(rows, schema=REMOVED))
     n_rounds = -(-n_sorted // _IDS_AT_ONCE)
     for turn in range(n_rounds):
