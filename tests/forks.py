@@ -72,6 +72,7 @@ def _run(words: list[str], environment: dict[str, str], cwd: Path | None, out: P
             exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
         else:
             sys.argv = [*words]
+            sys.path.insert(0, str(Path(words[0]).resolve().parent))
             runpy.run_path(words[0], run_name="__main__")
     finally:
         atexit._run_exitfuncs()  # which the end of a fork leaves out
