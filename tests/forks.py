@@ -17,7 +17,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from unittest.mock import patch
 
-#: What commands that train, judge and report load in the end, and tests that kill commands of sciscidata. An import that
+#: What commands that train, judge and report load in the end, and those of sciscidata that tests kill. An import that
 #: fails here fails in the program, too.
 _LOADED = [
     "sciscirl.lab.training.rl",
