@@ -57,7 +57,6 @@ def test_a_stopped_demonstration_says_how_to_go_on(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")  # two that wait for other tests' processes take several times as long
 def test_a_real_model_learns_the_form_of_an_answer(real_model, release, tmp_path, capsys):
     # Fifteen papers cannot tell how well it judges. So no accuracy is asserted.
     out = tmp_path / "demo"
