@@ -17,12 +17,18 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from unittest.mock import patch
 
-#: What commands that train, judge and report load in the end. An import that fails here fails in the program, too.
+#: What commands that train, judge and report load in the end, and those of sciscidata that tests kill. An import that
+#: fails here fails in the program, too.
 _LOADED = [
     "sciscirl.lab.training.rl",
     "sciscirl.lab.studies.sweep",
     "sciscirl.lab.report.report",
     "transformers.models.auto.tokenization_auto",
+    "sciscidata.cli.main",
+    "sciscidata.pipeline",
+    "sciscidata.stages",
+    "sciscidata.plots._notebook_figure",
+    "matplotlib.backends.backend_agg",
 ]
 #: Begin the names of variables that Python and libraries read when they are loaded.
 _READ_AT_IMPORT = ("PYTHON", "HF_", "TRANSFORMERS_", "OMP_")
@@ -34,6 +40,7 @@ def load() -> dict[str, str]:
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     forkserver.set_forkserver_preload(_LOADED)
     with patch.dict(os.environ, environment):
+        forkserver._forkserver._stop()  # one that other tests began has loaded less
         forkserver.ensure_running()
     return _list_read(environment)
 
@@ -72,6 +79,7 @@ def _run(words: list[str], environment: dict[str, str], cwd: Path | None, out: P
             exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
         else:
             sys.argv = [*words]
+            sys.path.insert(0, str(Path(words[0]).resolve().parent))
             runpy.run_path(words[0], run_name="__main__")
     finally:
         atexit._run_exitfuncs()  # which the end of a fork leaves out

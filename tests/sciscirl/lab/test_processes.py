@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 #: Starts each run twice in two processes of accelerate's own launcher, forked so that they share what is imported.
 #: Between the two, what the first wrote after its first checkpoint goes.
 LAUNCH = """
-import json, os, shutil, sys
+import gc, json, os, shutil, sys
 from pathlib import Path
 import torch
 from accelerate import debug_launcher
@@ -45,6 +45,7 @@ def work(*words):
     os.environ["RANK"] = str(torch.distributed.get_rank())
     sys.exit(main(words))
 
+gc.freeze()  # each training collects garbage at its end
 for run, words in json.loads(sys.argv[1]).items():
     debug_launcher(work, words, num_processes=2)
     shutil.copytree(run, run + "_whole")
