@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.pictures import leave_empty
+
 _ANY: dict[str, Any] = {"deadline": None, "max_examples": 50, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("ci", derandomize=True, **_ANY)
 settings.register_profile("dev", **_ANY)
@@ -52,8 +54,16 @@ LONGEST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Begin to collect at another folder in each of several processes: what one has compiled, the others only read."""
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False  # pytest-xdist would begin with the files of most tests
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and config.args == config.getini("testpaths"):
+        entries = sorted((REPOSITORY / "tests").iterdir())
+        folders = [str(path) for path in entries if path.suffix == ".py" or (path / "__init__.py").exists()]
+        paths = [*folders, *config.args[1:]]
+        first = int(worker["workerid"].removeprefix("gw")) * len(paths) // worker["workercount"]
+        config.args = paths[first:] + paths[:first]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -62,7 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     places = {REPOSITORY / "tests" / name: place for place, name in enumerate(LONGEST)}
     n_tests = Counter(item.path for item in items)
-    items.sort(key=lambda item: (places.get(item.path, len(places)), -n_tests[item.path]))
+    items.sort(key=lambda item: (places.get(item.path, len(places)), -n_tests[item.path], item.path))
 
 
 def shared_data_folder() -> Path:
@@ -97,20 +107,14 @@ def sciscinet_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def unrendered_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw the pictures of releases as ever, and write an empty one of each: rendering takes most of a small build.
+@pytest.fixture(autouse=True)
+def pictures_of_releases(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the pictures of a release that a test builds empty, unless it is marked as ``rendered``.
 
-    For tests that build many releases and look at no picture; others render what these draw.
+    Those of releases that tests share are rendered, and so are those of other processes.
     """
-    from matplotlib.figure import Figure
-
-    render = Figure.savefig
-
-    def render_nothing(_: Figure, file: Any, *, dpi: int, **how: Any) -> None:
-        render(Figure(figsize=(1, 1)), file, dpi=dpi / 10, **how)
-
-    monkeypatch.setattr(Figure, "savefig", render_nothing)
+    if not request.node.get_closest_marker("rendered"):
+        leave_empty(monkeypatch.setattr)
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ def made_on(disk: Path) -> dict[str, bytes]:
     return {path.relative_to(disk).as_posix(): path.read_bytes() for path in paths}
 
 
+@pytest.mark.rendered
 @pytest.mark.parametrize("stage", ["ingest", "graph", "cd", "null-cd", "novelty", "background", "export", "build"])
 def test_a_stage_that_met_a_full_disk_is_typed_again_and_ends_well(
     stage, world, tmp_path, small_disk: Callable[..., Path], monkeypatch, capsys

@@ -26,7 +26,14 @@ from sciscidata.release.verify import verify_release
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")]
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["sciscidata.cli.main", "sciscidata.pipeline", "sciscidata.stages"])
+#: What the stages load in the end, so that each of seventy processes need not.
+LOADED = (
+    *("cli.main", "pipeline", "stages", "release.verify", "plots._notebook_figure", "sources.synthetic.works"),
+    *("graph._kernels", "records._scan_kernels", "disruption._kernels", "disruption._label_kernels"),
+    *("novelty._pair_kernels", "novelty._moment_kernels", "novelty._per_work_kernels"),
+)
+OTHERS = ("numba.np.arraymath", "matplotlib.backends.backend_agg", "tests.pictures")
+PROCESSES.set_forkserver_preload([*(f"sciscidata.{name}" for name in LOADED), *OTHERS])
 NEVER = -1
 
 
@@ -37,7 +44,9 @@ def run_watched(home: str, notes: str, touches_left: int, arguments: list[str]) 
     """
     from sciscidata.cli.main import main
     from sciscidata.corpus.writer import _PART_ROWS
+    from tests.pictures import leave_empty
 
+    leave_empty()
     _PART_ROWS.update({"works": 1 << 10, "citations": 1 << 13})  # several parts of a small world
     errors = os.open(f"{notes}.errors", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(errors, 2)

@@ -126,6 +126,7 @@ def test_threads_and_batches_change_no_byte_of_a_slice(tmp_path, plain, threads,
     assert hashes(tmp_path / "slice", DATA_FILES) == hashes(plain.folder, DATA_FILES)
 
 
+@pytest.mark.rendered
 def test_two_runs_give_the_same_files_parquet_and_manifest_too(tmp_path, plain):
     again = build(small(tmp_path))
     names = sorted(path.name for path in plain.folder.iterdir())

@@ -43,8 +43,6 @@ from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
 from sciscidata.storage import seal_json
 
-pytestmark = pytest.mark.usefixtures("unrendered_pictures")
-
 WORLD = SyntheticConfig(n_works=3_000)
 
 

@@ -89,6 +89,7 @@ def test_its_numbers_are_the_same_everywhere(margin: Release) -> None:
     assert hashlib.sha256(render_jsonl(margin.scores)).hexdigest() == PINNED
 
 
+@pytest.mark.rendered
 def test_nothing_else_in_a_release_changes_with_it(margin: Release, home: Path) -> None:
     without = make(home, "without", scores_file=False)
     names = {path.name for path in margin.folder.iterdir()}

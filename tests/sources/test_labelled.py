@@ -54,13 +54,6 @@ TEXT_ONLY: dict[str, Any] = {"exclude_retracted": False, "languages": (), "min_r
 SETTINGS = EligibilityConfig(last_year=2024, **TEXT_ONLY)
 
 
-@pytest.fixture(autouse=True)
-def _pictures(request: pytest.FixtureRequest) -> None:
-    """Render the pictures of trusted labels in every balance and file, which are those that can look odd."""
-    if "[trust-" not in request.node.name:
-        request.getfixturevalue("unrendered_pictures")
-
-
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("labelled")
@@ -167,7 +160,7 @@ def test_labels_are_checked_trusted_or_computed_again(home: Path, export: Path, 
 
 
 @pytest.mark.parametrize("balance", ["disruption", "joint", "label", "none"])
-@pytest.mark.parametrize("labels", ["check", "trust", "recompute"])
+@pytest.mark.parametrize("labels", ["check", pytest.param("trust", marks=pytest.mark.rendered), "recompute"])
 def test_what_is_built_by_any_labels_and_any_balance_is_verified(
     home: Path, export: Path, tmp_path: Path, labels: str, balance: Any
 ) -> None:

@@ -72,13 +72,6 @@ ALL = OpenAlexConfig(**YEARS)
 SOURCE = OpenAlexConfig(**YEARS, candidates_per_round=600)
 
 
-@pytest.fixture(autouse=True)
-def _pictures(request):
-    """Render pictures only of the release that tests share, and of those beside it."""
-    if "built" not in request.fixturenames:
-        request.getfixturevalue("unrendered_pictures")
-
-
 @pytest.fixture(scope="module")
 def server():
     with OpenAlexServer(WORKS_FILE, key=KEY) as server:
@@ -312,6 +305,7 @@ def test_a_dry_run_after_the_run_says_how_many_works_have_a_novelty_label(built)
     assert estimate(balanced).novelty_labels == (9, 9)
 
 
+@pytest.mark.rendered
 def test_rebuilding_offline_gives_the_same_bytes_and_asks_nothing(server, built, tmp_path):
     first, settings = built.release, built.settings
     n_calls = len(server.log)

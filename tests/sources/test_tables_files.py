@@ -43,8 +43,6 @@ from sciscidata.sources.tables.source import TablesConfig, ingest_tables
 from sciscidata.storage.spill import DiskSort
 from tests.release.test_release import rewrite
 
-pytestmark = pytest.mark.usefixtures("unrendered_pictures")
-
 N = 3_000
 WORKS = pl.DataFrame(
     {
