@@ -153,6 +153,24 @@ def _read_at(bits, kind):
 byte_at, four_at, eight_at = _read_at(8, types.int64), _read_at(32, types.uint64), _read_at(64, types.uint64)
 
 
+def bytes_within(*ranges: tuple[int, int]) -> Any:
+    """Make a function that says which of the eight bytes at an address are in a range (first, number), by bits."""
+    eight = ir.VectorType(ir.IntType(8), 8)
+
+    def typed(typing, address):
+        def build(context, builder, signature, arguments):
+            loaded = builder.load(builder.inttoptr(arguments[0], eight.as_pointer()), align=1)
+            found = ir.Constant(ir.VectorType(ir.IntType(1), 8), [0] * 8)
+            for first, n in ranges:
+                from_first = builder.sub(loaded, ir.Constant(eight, [first] * 8))
+                found = builder.or_(found, builder.icmp_unsigned("<", from_first, ir.Constant(eight, [n] * 8)))
+            return builder.zext(builder.bitcast(found, ir.IntType(8)), ir.IntType(64))
+
+        return types.int64(types.int64), build
+
+    return intrinsic(typed)
+
+
 @intrinsic
 def prefetch_at(typing, address):
     """Ask for the cache line of an address without waiting for it."""

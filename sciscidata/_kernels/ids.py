@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import register_jitable
 
-from sciscidata._kernels.compile import byte_at, eight_at, four_at, kernel, prefetch_at
+from sciscidata._kernels.compile import byte_at, bytes_within, eight_at, four_at, kernel, prefetch_at
 
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
@@ -30,12 +30,21 @@ _NOT_AT_END[np.frombuffer(b"./,;:)]}>\"'`", np.uint8)] = True
 _IN_DOI = np.zeros(256, np.bool_)
 _IN_DOI[0x21:0x7F] = True
 _IN_DOI[np.frombuffer(b"%&?#,;|", np.uint8)] = False
-_HTTP, _S, _SLASHES, _DX, _DOI_ORG, _TEN = (
+_HTTP, _S, _SLASHES, _DX_DOT, _DOI_ORG, _TEN = (
     np.frombuffer(word, np.uint8) for word in (b"http", b"s", b"://", b"dx.", b"doi.org/", b"10.")
 )
 _D, _O, _I = b"doi"
+#: Control characters, capitals, % and &, and what is beyond ASCII or the last of it.
+_odd_in_doi = bytes_within((0, 0x20), (0x41, 26), (0x25, 2), (0x7F, 0x81))
+#: First bytes of blanks, lists, quotes, and what is encoded.
+_ODD_AT_START = np.ones(256, np.bool_)
+_ODD_AT_START[0x21:0x7F] = False
+_ODD_AT_START[np.frombuffer(b"([{<\"'`%&", np.uint8)] = True
 #: First two bytes, in lower case, of addresses (http, www.), DOIs (doi, dx., info:, urn:), and lists of R: c(.
-_ODD_STARTS = tuple(int.from_bytes(pair, "big") for pair in (b"ht", b"ww", b"do", b"dx", b"in", b"ur", b"c("))
+#: Each at its lowest ten bits, which all differ.
+_ODD_STARTS = np.zeros(1 << 10, np.int64)
+for _pair in (b"ht", b"ww", b"do", b"dx", b"in", b"ur", b"c("):
+    _ODD_STARTS[int.from_bytes(_pair, "big") & 0x3FF] = int.from_bytes(_pair, "big")
 _MOST_DIGITS = 19  # of a number below 2^62; as many never exceed 64 bits
 _INLINE = 12  # bytes of a text that its view holds
 _AHEAD = 16  # texts whose place in memory is asked for in advance
@@ -124,25 +133,18 @@ def _may_be_odd_doi(start, end):
     """Whether one of the bytes is none of a plain DOI, or there are fewer than eight."""
     if end - start < 8:
         return True
-    odd, at = np.uint64(0), start
-    while at < end:
-        word = eight_at(min(at, end - 8))
-        ascii = word & ~_HIGH
-        # Bytes beyond ASCII, the last one of it, control characters, capitals, % and &.
-        odd |= word | ascii + _ONES | ~(ascii + _ONES * np.uint64(0x60))
-        odd |= _between(ascii, 0x40, 0x5B) | _between(ascii, 0x24, 0x27)
-        at += 8
-    return odd & _HIGH != np.uint64(0)
+    for at in range(start, end - 8, 8):
+        if _odd_in_doi(at):
+            return True
+    return _odd_in_doi(end - 8) != 0
 
 
 @register_jitable
 def _may_be_odd(start, end, letter):
     """Whether a text may be a number, an id, a DOI or a list in a form that this loop does not read."""
     first, last = byte_at(start), byte_at(end - 1)
-    if first <= 0x20 or first >= 0x7F or last <= 0x20 or last >= 0x7F:
+    if _ODD_AT_START[first] or last <= 0x20 or last >= 0x7F:
         return True  # a blank, perhaps
-    if first in (0x28, 0x5B, 0x7B, 0x3C, 0x22, 0x27, 0x60, 0x25, 0x26):  # ( [ { < " ' ` % &
-        return True
     second = byte_at(start + 1) if end > start + 1 else 0
     is_digit = 0x30 <= second <= 0x39
     low = first | 0x20
@@ -156,7 +158,8 @@ def _may_be_odd(start, end, letter):
             return True
         is_doi = first == 0x31 and second == 0x30 and byte_at(start + 2) == 0x2E  # 10.
         return is_doi and (_NOT_AT_END[last] or _may_be_odd_doi(start, end))
-    return low << 8 | second | 0x20 in _ODD_STARTS
+    pair = low << 8 | second | 0x20
+    return _ODD_STARTS[pair & 0x3FF] == pair
 
 
 @register_jitable
@@ -219,7 +222,7 @@ def _doi_from(start, end):
     """Return where a DOI begins that is plain in lower case and without its address, or -1."""
     at = _skip(start, end, _HTTP)
     if at > start:
-        host = _skip(_skip(_skip(at, end, _S), end, _SLASHES), end, _DX)
+        host = _skip(_skip(_skip(at, end, _S), end, _SLASHES), end, _DX_DOT)
         at = _skip(host, end, _DOI_ORG)
         if at == host:
             return -1
