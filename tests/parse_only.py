@@ -74,5 +74,6 @@ def ask(lines: Iterable[Sequence[str]]) -> list[str]:
 
 if __name__ == "__main__":
     argparse.ArgumentParser.parse_known_args = _parse_and_end
+    os._exit = sys.exit  # a program that ends the process at once ends its line only
     sys.addaudithook(_refuse_to_write)
     print(json.dumps([_ask(line) for line in json.load(sys.stdin)]))
