@@ -446,7 +446,7 @@ def test_texts_that_are_not_looked_at_closely_would_not_change(rows):
     short = titles.to_frame().select(plain_texts("title", inverted=False))["title"]
     plain = pl.col("title").str.replace_all(_BETWEEN_WORDS, " ").str.replace_all(_INSIDE_WORDS, "")
     plain = plain.str.replace_all(_SPACES, " ").str.strip_chars(" ").replace("", None)
-    assert_series_equal(short, _unescape_entities(titles).to_frame().select(plain)["title"])
+    assert_series_equal(short, _unescape_entities(titles).to_frame("title").select(plain)["title"])
 
 
 examples = st.lists(
