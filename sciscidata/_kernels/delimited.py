@@ -23,9 +23,9 @@ from sciscidata._kernels.compile import (
     kernel,
     trailing_zeros,
 )
+from sciscidata._kernels.strings import INLINE
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-_INLINE = 12  # bytes of a text that its view holds
 _LINE_END, _RETURN, _BLANK, _QUOTE, _ASCII = 0x0A, 0x0D, 0x20, 0x22, 0x80
 
 
@@ -108,7 +108,7 @@ def cut_fields(lines, wanted, views, is_null):
                 first = _first_bytes(eight_at(address + start), n_bytes)
                 views[place, row, 0] = n_bytes
                 views[place, row, 1] = first
-                if n_bytes > _INLINE:
+                if n_bytes > INLINE:
                     views[place, row, 2], views[place, row, 3] = 0, start
                 else:
                     views[place, row, 2] = first >> np.uint64(32)

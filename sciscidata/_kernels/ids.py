@@ -11,6 +11,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from sciscidata._kernels.compile import byte_at, bytes_within, eight_at, four_at, kernel, prefetch_at
+from sciscidata._kernels.strings import INLINE
 
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
@@ -46,7 +47,6 @@ _ODD_STARTS = np.zeros(1 << 10, np.int64)
 for _pair in (b"ht", b"ww", b"do", b"dx", b"in", b"ur", b"c("):
     _ODD_STARTS[int.from_bytes(_pair, "big") & 0x3FF] = int.from_bytes(_pair, "big")
 _MOST_DIGITS = 19  # of a number below 2^62; as many never exceed 64 bits
-_INLINE = 12  # bytes of a text that its view holds
 _AHEAD = 16  # texts whose place in memory is asked for in advance
 _ONES, _HIGH = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)  # in every byte
 
@@ -190,14 +190,14 @@ def number_texts(views, buffers, is_null, letter, are_plain, numbers):
     last, last_bytes, last_number = np.int64(0), np.int64(0), np.int64(-1)
     for i in range(numbers.size):
         ahead = i + _AHEAD
-        if ahead < numbers.size and views[ahead, 0] > _INLINE and views[ahead, 2] < buffers.size:
+        if ahead < numbers.size and views[ahead, 0] > INLINE and views[ahead, 2] < buffers.size:
             prefetch_at(buffers[views[ahead, 2]] + views[ahead, 3])
         n_bytes = np.int64(views[i, 0])
         if n_bytes == 0 or (is_null.size and is_null[i]):
             numbers[i] = -1
             continue
         start = buffers[-1] + 16 * i + 4
-        if n_bytes > _INLINE:
+        if n_bytes > INLINE:
             start = buffers[views[i, 2]] + views[i, 3]
         # The citations of a work mostly stand together.
         if n_bytes != last_bytes or (start != last and not _are_equal(start, last, n_bytes)):
@@ -249,7 +249,7 @@ def _doi_from(start, end):
 def number_dois(views, buffers, numbers):
     """Number DOIs of usual forms that are not plain, in place of -2; the others are for slower means."""
     for i in range(numbers.size):
-        if numbers[i] == -2 and views[i, 0] > _INLINE:
+        if numbers[i] == -2 and views[i, 0] > INLINE:
             start = buffers[views[i, 2]] + views[i, 3]
             end = start + views[i, 0]
             doi = _doi_from(start, end)

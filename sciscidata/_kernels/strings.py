@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sciscidata._kernels.arrays import read_only
+
+INLINE: Final = 12  # bytes of a text that its view holds
+_MUCH: Final = 0.4
 
 
 def string_buffers(strings: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -70,10 +73,15 @@ def view_texts(strings: pl.Series) -> Iterator[Views]:
 
 
 def text_series(name: str, data: bytes, views: npt.NDArray[np.uint32], is_null: npt.NDArray[np.bool_]) -> pl.Series:
-    """Make a String Series of Arrow's views (n, 4) of ``data``, which is not copied."""
+    """Make a String Series of Arrow's views (n, 4) of ``data``, which it holds where the texts are much of it."""
     valid = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
-    buffers = [valid, pa.py_buffer(views), pa.py_buffer(data)]
-    return pl.Series(name, pa.Array.from_buffers(pa.string_view(), len(views), buffers))
+    n_bytes = views[:, 0]
+    n_outside = n_bytes[n_bytes > INLINE].sum()
+    buffers = [valid, pa.py_buffer(views.copy()), *([pa.py_buffer(data)] if n_outside else [])]
+    array: Any = pa.Array.from_buffers(pa.string_view(), len(views), buffers)
+    if 0 < n_outside < _MUCH * len(data):
+        array = array.cast(pa.large_string())  # a row that is kept would hold the text of all columns
+    return pl.Series(name, array)
 
 
 def is_text(kind: Any) -> bool:

@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = end_well(PROGRAM.run, sys.argv[1:])
         if status == 0:
+            if sys.getprofile() or sys.gettrace():  # a profiler writes what it saw behind this
+                return status
             atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
         _leave(status)
     except KeyboardInterrupt:

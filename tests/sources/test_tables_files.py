@@ -338,6 +338,26 @@ def test_blocks_that_are_cut_here_have_the_rows_and_errors_of_arrow(tmp_path, li
             assert_frame_equal(found, rows)
 
 
+def test_of_two_columns_with_one_name_every_row_has_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_files, "_LINES_BYTES", 200)
+    monkeypatch.setattr(record_files, "_CHUNK_BYTES", 50)
+    (path := tmp_path / "ids.csv").write_text("doi,title,doi\n" + "".join(f"a{i},t,b{i}\n" for i in range(200)))
+    rows = pl.concat(TableFile(path).read(["doi"]))
+    assert rows["doi"].to_list() == [f"a{i}" for i in range(200)]
+
+
+def test_a_column_that_is_kept_does_not_hold_the_text_of_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_files, "_LINES_BYTES", 1 << 16)
+    lines = [f"{i},{'an abstract ' * 20},a title of paper {i}\n" for i in range(3_000)]
+    (path := tmp_path / "works.csv").write_text("id,abstract,title\n" + "".join(lines))
+    batches = [*TableFile(path).read(["id", "title"])]
+    assert len(batches) > 3
+    for batch in batches:
+        for column in batch.iter_columns():
+            buffers = column.rechunk().to_arrow(compat_level=pl.CompatLevel.newest()).buffers()
+            assert sum(buffer.size for buffer in buffers if buffer) <= 70 * batch.height
+
+
 def test_quotes_of_titles_between_tabs_hide_no_row(tmp_path):
     titles = ['"On" dams', "plain", '"Quo', 'vadis"', '"', '"a"']
     lines = ["work_id\tpublication_year\ttitle", *(f"P{i}\t2000\t{title}" for i, title in enumerate(titles))]

@@ -172,7 +172,9 @@ class TableFile:
 
         data = np.frombuffer(block, np.uint8)
         shape = (len(columns), len(block) // len(self._names) + 1)  # at most; only pages with rows take memory
-        wanted = np.array([columns.index(name) if name in columns else -1 for name in self._names])
+        wanted = np.full(len(self._names), -1)
+        for place, name in enumerate(columns):
+            wanted[self._names.index(name)] = place  # the first of a name, as Arrow takes
         views, is_null = np.empty((*shape, 4), np.uint32), np.empty(shape, np.bool_)
         lines = Lines(data, data.ctypes.data, len(block) - len(_SPARE), ord(self._delimiter), n_quotes)
         n = cut_fields(lines, read_only(wanted), views, is_null)

@@ -432,11 +432,13 @@ def _open_process(run: PlannedRun) -> ProcessPoolExecutor:
         context = get_context("forkserver")
         # Load them once: each process would take seconds and 400 MB.
         context.set_forkserver_preload([__name__, "transformers.models.auto.tokenization_auto"])
-    return ProcessPoolExecutor(1, context, _begin_process, (warnings.filters,))
+    return ProcessPoolExecutor(1, context, _begin_process, (warnings.filters, dict(os.environ)))
 
 
-def _begin_process(filters: Sequence[Any]) -> None:
+def _begin_process(filters: Sequence[Any], environment: Mapping[str, str]) -> None:
     """Print as the process of the sweep does, and end when that is gone, however it ended."""
+    os.environ.clear()  # a fork has that of the first sweep
+    os.environ.update(environment)
     open_terminal()
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)  # as for the process of a command
     warnings.filters[:] = filters  # pyright: ignore[reportIndexIssue] (it is a list)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
@@ -358,6 +359,18 @@ sweep.is_over = lambda folder: folder.parent.name == "exp4-sft" and (folder / "e
 def origin() -> None:
     """What processes of a sweep are forked from, with what other tests need of it."""
     load()
+
+
+@pytest.mark.usefixtures("origin")
+@pytest.mark.parametrize(("is_local", "words"), [(False, ["one", "two"]), (True, ["one"])])
+def test_the_process_of_a_run_has_the_variables_of_now(monkeypatch, is_local, words):
+    """A fork's origin has those of the first sweep; a run on this machine has a new process."""
+    said = []
+    for word in words:
+        monkeypatch.setenv("A_WORD", word)
+        with sweep._open_process(SimpleNamespace(is_local=is_local)) as pool:
+            said.append(pool.submit(os.getenv, "A_WORD").result())
+    assert said == words
 
 
 @pytest.mark.usefixtures("origin")
