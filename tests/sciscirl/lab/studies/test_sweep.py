@@ -383,7 +383,7 @@ def test_runs_at_once_have_processes_of_their_own_and_wait_for_the_run_that_they
     runs = plan_sweep(SweepOptions(preset="exp4", way=("rl", "sft_rl"), **options))
     problems = asyncio.run(sweep._train_all(runs, 2))
     assert problems["exp4 sft, seed 0"] == "2 processes, False"
-    assert problems["exp4 rl, seed 0"].startswith("2 processes")
+    assert int(problems["exp4 rl, seed 0"].split()[0]) >= 2  # the third may begin before this one looks
     assert (tmp_path / "out" / "exp4-sft_rl" / "seed_0" / "ended").read_text() == "3 processes, True"
     assert problems["exp4 sft_rl, seed 0"].startswith("its process was killed")
 
