@@ -333,9 +333,22 @@ def test_blocks_that_are_cut_here_have_the_rows_and_errors_of_arrow(tmp_path, li
     rows, error = read(1 << 20)
     for n_bytes in (4, 40, 200):
         found, other = read(n_bytes)
-        if "straddling" not in other:  # Arrow's word for a text in quotes that is longer than two of such blocks
+        if "is longer than 4 MB" not in other:  # a text in quotes that is longer than two of such blocks
             assert other == error
             assert_frame_equal(found, rows)
+
+
+def test_names_alone_are_no_row_with_and_without_a_line_end(tmp_path):
+    for number, text in enumerate(["citing_id,cited_id", "citing_id,cited_id\n", "# of 2020\nciting_id,cited_id"]):
+        (path := tmp_path / f"{number}.csv").write_text(text)
+        assert not sum(rows.height for rows in TableFile(path).read(["citing_id"]))
+
+
+def test_quotes_that_hide_many_rows_are_said_in_plain_words(tmp_path):
+    lines = "".join(f"P{i},2000,a title of some length\n" for i in range(400_000))
+    (path := tmp_path / "works.csv").write_text(f'id,year,title\nP0,2000,plain\nP1,2000,"open\n{lines}')
+    with pytest.raises(CorruptRecordError, match=r"works.csv.*quotes that begin in a field do not end"):
+        [*TableFile(path).read(["id"])]
 
 
 def test_of_two_columns_with_one_name_every_row_has_the_first(tmp_path, monkeypatch):

@@ -48,6 +48,7 @@ _PLAIN: Final = {
     "File out of specification": "it is damaged inside, and no longer Parquet",
     "ARROW:schema": "it is damaged inside, and no longer Parquet",
     "out-of-spec": "it is damaged inside, and no longer Parquet",
+    "straddling object": "a row is longer than 4 MB, or quotes that begin in a field do not end",
 }
 #: Lines before the names of columns: empty ones, comments, and what a spreadsheet may write into the first one.
 _BEFORE_NAMES: Final = re.compile(r'\s*$|#|"?sep=.?"?[,;\t]*\s*$', re.I)
@@ -234,7 +235,8 @@ class TableFile:
             if last is not None:
                 yield last.head(-1)
         except pa.ArrowInvalid as error:
-            if "Empty CSV" in str(error):
+            is_names_alone = "Could not skip initial" in str(error) and self.path.stat().st_size < _BLOCK_BYTES
+            if "Empty CSV" in str(error) or is_names_alone:
                 return
             if "invalid UTF8" in str(error):
                 column = re.search(r"CSV column #(\d+)", str(error))
