@@ -17,7 +17,6 @@ storage, and what one process does alone. Every figure it starts from is in BASI
 from __future__ import annotations
 
 import argparse
-import hashlib
 import heapq
 import os
 import random
@@ -139,7 +138,9 @@ def compile_loops(home: Path, stages: Sequence[str]) -> None:
 
 
 def workers(size: str, counts: Sequence[int], stages: Sequence[str]) -> list[Row]:
-    """Time three stages by workers of this machine; the note has a hash of the files that they make."""
+    """Time three stages by workers of this machine; the note has a hash of all values that they write."""
+    import polars as pl
+
     from benchmarks.graphs import scan_graph
     from sciscidata.corpus.writer import write_corpus
     from sciscidata.engines.engine import engine
@@ -169,7 +170,7 @@ def workers(size: str, counts: Sequence[int], stages: Sequence[str]) -> list[Row
             made = [*out.rglob("*.parquet")] if stage == "ingest" else [out.with_suffix(".parquet")]
             for folder in cache.glob("cd-*" if stage == "cd" else "novelty-*"):
                 shutil.rmtree(folder)
-            return {**cost, "note": hash_files(made)}
+            return {**cost, "note": measure.fingerprint(*map(pl.read_parquet, sorted(made)))}
 
         compile_loops(home, stages)
         names = {
@@ -182,14 +183,6 @@ def workers(size: str, counts: Sequence[int], stages: Sequence[str]) -> list[Row
             for stage in stages
             for n in counts
         ]
-
-
-def hash_files(paths: Sequence[Path]) -> str:
-    """Return 12 digits that stand for the bytes of all files."""
-    content = hashlib.sha256()
-    for path in sorted(paths):
-        content.update(path.read_bytes())
-    return content.hexdigest()[:12]
 
 
 def pl_null(schema, there) -> list:

@@ -32,6 +32,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 #: idle processors. Those that ask the local server do not stand together, since the first of them starts it.
 LONGEST = (
     "sciscirl/lab/local_server/test_tour.py",
+    "sciscirl/lab/test_demo.py",
     "sources/test_openalex.py",
     "docs/test_examples.py",
     "engines/test_engines.py",
@@ -50,6 +51,8 @@ LONGEST = (
     "explanation/test_explain.py",
     "docs/test_site.py",
     "pipeline/test_memory_per_work.py",
+    "sciscirl/lab/training/test_collapse_benchmark.py",
+    "sciscirl/cli/test_release_from_a_hub.py",
 )
 
 
