@@ -1,6 +1,6 @@
 """Run every benchmark beside its peers, and write one table.
 
-python benchmarks/all.py                                  sizes S and M; half an hour on two free cores
+python benchmarks/all.py                                  sizes S and M; twenty minutes on two free cores
 python benchmarks/all.py --resume                         go on with a run that was stopped
 python benchmarks/all.py --sizes S --parts cd_index --out FOLDER
 
