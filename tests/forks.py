@@ -1,4 +1,4 @@
-"""Start a Python program in a process of its own that has its libraries loaded: a fork of one that did nothing else.
+"""Start a Python program in a fork of a process that has loaded its libraries, and has done nothing else.
 
 Torch, Transformers and the cookbook take five seconds of a processor to load, more than most of what tests start.
 """

@@ -68,9 +68,9 @@ def cut_fields(lines, wanted, views, is_null):
         views: uint32 (n, rows, 4).
         is_null: bool (n, rows): the fields without a byte.
 
-    A line is plain if it is ASCII, has a field for each of ``wanted``, no carriage return but before its end, and
-    quotes only around whole fields, none of them with another quote, a delimiter or a line end in it. Lines without a
-    byte are left out.
+    A line is plain if it is ASCII, has a field for each of ``wanted``, and no carriage return but before its end.
+    Quotes stand only around whole fields. A field in quotes has no other quote, delimiter or line end in it. Lines
+    without a byte are left out.
     """
     data, address, delimiter, n_quotes = lines.data, lines.address, lines.delimiter, lines.n_quotes
     row, field, start, n_quoted = 0, 0, np.int64(0), 0

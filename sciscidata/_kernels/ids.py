@@ -58,7 +58,7 @@ def _rotate(x, n):
 
 @register_jitable
 def _between(word, low, high):
-    """Mark the bytes of a word above ``low`` and below ``high``; right if none of the three is above 127."""
+    """Mark the bytes of a word above ``low`` and below ``high``. All three must be at most 127."""
     return (_ONES * np.uint64(127 + high) - word) & (word + _ONES * np.uint64(127 - low)) & _HIGH
 
 
@@ -130,7 +130,7 @@ def _digits_from(start, end, letter):
 
 @register_jitable
 def _may_be_odd_doi(start, end):
-    """Whether one of the bytes is none of a plain DOI, or there are fewer than eight."""
+    """Whether a byte cannot stand in a plain DOI, or there are fewer than eight bytes."""
     if end - start < 8:
         return True
     for at in range(start, end - 8, 8):

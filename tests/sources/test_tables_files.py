@@ -333,7 +333,7 @@ def test_blocks_that_are_cut_here_have_the_rows_and_errors_of_arrow(tmp_path, li
     rows, error = read(1 << 20)
     for n_bytes in (4, 40, 200):
         found, other = read(n_bytes)
-        if "is longer than 4 MB" not in other:  # a text in quotes that is longer than two of such blocks
+        if "is longer than 8 MB" not in other:  # a text in quotes that is longer than two of such blocks
             assert other == error
             assert_frame_equal(found, rows)
 

@@ -48,7 +48,7 @@ _PLAIN: Final = {
     "File out of specification": "it is damaged inside, and no longer Parquet",
     "ARROW:schema": "it is damaged inside, and no longer Parquet",
     "out-of-spec": "it is damaged inside, and no longer Parquet",
-    "straddling object": "a row is longer than 4 MB, or quotes that begin in a field do not end",
+    "straddling object": "a row is longer than 8 MB, or quotes that begin in a field do not end",
 }
 #: Lines before the names of columns: empty ones, comments, and what a spreadsheet may write into the first one.
 _BEFORE_NAMES: Final = re.compile(r'\s*$|#|"?sep=.?"?[,;\t]*\s*$', re.I)
