@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sciscidata._kernels.compile import WORD, bytes_below, bytes_equal, kernel, trailing_zeros
+from sciscidata._kernels.compile import WORD, bytes_below, bytes_equal, eight_at, kernel, trailing_zeros
 
 _SPACE, _DELETE, _AND, _LESS = 0x20, 0x7F, 0x26, 0x3C
 #: First bytes of the spaces and control characters beyond ASCII.
@@ -104,18 +104,19 @@ def number_addresses(data, offsets, prefix):
     """Return the numbers of texts that are an address of OpenAlex: 22 bytes, then 1 to 16 digits. Of others, -1."""
     n = len(offsets) - 1
     numbers = np.full(n, -1, np.int64)
-    first, second, third = _eight(prefix, 0), _eight(prefix, 8), _eight(prefix, PREFIX - 8)
+    address, wanted = np.int64(data.ctypes.data), np.int64(prefix.ctypes.data)
+    first, second, third = eight_at(wanted), eight_at(wanted + 8), eight_at(wanted + PREFIX - 8)
     for row in range(n):
         start, end = offsets[row], offsets[row + 1]
         n_digits = end - start - PREFIX
         if not 0 < n_digits <= 16:
             continue
-        differing = (_eight(data, start) ^ first) | (_eight(data, start + 8) ^ second)
-        differing |= _eight(data, start + PREFIX - 8) ^ third
-        low, is_odd = _read_digits(data, end, min(n_digits, 8))
+        differing = (eight_at(address + start) ^ first) | (eight_at(address + start + 8) ^ second)
+        differing |= eight_at(address + start + PREFIX - 8) ^ third
+        low, is_odd = _read_digits(address + end, min(n_digits, 8))
         high = 0
         if n_digits > 8:
-            high, is_too = _read_digits(data, end - 8, n_digits - 8)
+            high, is_too = _read_digits(address + end - 8, n_digits - 8)
             is_odd |= is_too
         number = high * 100_000_000 + low
         if differing == 0 and not is_odd and number > 0:
@@ -124,19 +125,10 @@ def number_addresses(data, offsets, prefix):
 
 
 @njit(forceinline=True)
-def _eight(data, at):
-    """Read eight bytes as a number, the first byte the lowest."""
-    word = np.uint64(0)
-    for i in range(8):
-        word |= np.uint64(data[np.uint64(at + i)]) << np.uint64(8 * i)
-    return word
-
-
-@njit(forceinline=True)
-def _read_digits(data, end, n):
-    """Read the 1 to 8 digits that end at a place, and tell if one is no digit. Eight bytes before it may be read."""
+def _read_digits(end, n):
+    """Read the 1 to 8 digits that end at an address, and tell if one is no digit. Eight bytes before it may be read."""
     is_digit = _ALL << np.uint64(64 - 8 * n)
-    word = (_eight(data, end - 8) & is_digit) | (_ZEROS & ~is_digit)
+    word = (eight_at(end - 8) & is_digit) | (_ZEROS & ~is_digit)
     is_odd = ((word + _ABOVE_NINE) | (word - _ZEROS)) & _TOP_BITS != 0
     word -= _ZEROS
     word = word * np.uint64(10) + (word >> np.uint64(8))  # pairs of digits, then all four pairs
