@@ -27,6 +27,7 @@ from mkdocs.structure.pages import Page
 
 HOME = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((HOME / "notebooks").glob("*.ipynb"))
+MEASUREMENTS = sorted([*(HOME / "benchmarks").glob("*.md"), *(HOME / "benchmarks" / "notes").glob("*.md")])
 _PACKAGES = ("sciscidata", "sciscirl")
 _RUN_NOTEBOOKS = (
     "To run notebooks, install what they need with `python3 scripts/install.py notebooks`. "
@@ -49,7 +50,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         if package in _PACKAGES:
             names = sorted(read_public(package), key=str.lower)
             entry[title] = [{"All names": place}, *({name: f"reference/{package}/{name}.md"} for name in names)]
+    notes = [path for path in MEASUREMENTS if path.parent.name == "notes"]
+    sections.append({"Laboratory notes": [{read_title(path): f"measurements/notes/{path.name}"} for path in notes]})
     return config
+
+
+def read_title(path: Path) -> str:
+    """Return the first heading of a page."""
+    return path.read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -59,6 +67,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/sciscirl_command.md": render_command("sciscirl"),
         **{name: page for package in _PACKAGES for name, page in render_api(package).items()},
         "reference/architecture.md": render_architecture(),
+        **{f"measurements/{path.relative_to(HOME / 'benchmarks')}": render_measurements(path) for path in MEASUREMENTS},
         "changelog.md": (HOME / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "]("),
         "gallery.md": render_gallery(notebooks := [read_notebook(path) for path in NOTEBOOKS]),
         **{f"notebooks/{notebook.name}.md": notebook.page for notebook in notebooks},
@@ -70,8 +79,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Lead to the page of a notebook, where the repository has its file."""
+    """Lead to the page of a notebook or of measurements, where the repository has its file."""
+    markdown = re.sub(r"\]\(\.\./((?:\.\./)*)benchmarks/([\w/]+\.md)", r"](\1measurements/\2", markdown)
     return re.sub(r"\]\(\.\./((?:\.\./)*notebooks/\w+)\.ipynb", r"](\1.md", markdown)
+
+
+def render_measurements(path: Path) -> str:
+    """Turn a page of ``benchmarks/`` into one of the site, without links to files. Search leaves it out."""
+    text = re.sub(r"(\]\((?:\.\./)+)docs/", r"\1", path.read_text("utf-8"))
+    text = re.sub(r"!?\[([^\]]+)\]\((?![a-z]+:|#|[^)]*\.md[#)])[^)]*\)", r"\1", text)
+    return f"---\nsearch:\n  exclude: true\n---\n\n{text}"
 
 
 def on_page_content(content: str, page: Page, files: Files, **_: object) -> str:

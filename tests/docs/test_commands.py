@@ -17,7 +17,8 @@ from tests.docs.test_examples import PAGES
 from tests.parse_only import ask
 
 _TEXTS = [*PAGES, *(REPOSITORY / name for name in ("CONTRIBUTING.md", "SECURITY.md", "data/README.md", "justfile"))]
-_TEXTS += [*sorted((REPOSITORY / "benchmarks").glob("*.md")), *sorted((REPOSITORY / "notebooks").glob("*.ipynb"))]
+_TEXTS += [*sorted((REPOSITORY / "benchmarks").glob("*.md")), *sorted((REPOSITORY / "benchmarks/notes").glob("*.md"))]
+_TEXTS += [*sorted((REPOSITORY / "notebooks").glob("*.ipynb"))]
 #: What may stand before a program.
 _BEFORE = r"(?:[A-Z_]+=\S*|time|nohup|accelerate|launch|--multi_gpu|--num_processes|\d|-P|-m|(?:\S*/)?python3?)"
 

@@ -17,6 +17,8 @@ import sciscidata as ssd
 from tests.conftest import REPOSITORY
 from tests.test_house_rules import public_names
 
+MEASUREMENTS = [*REPOSITORY.glob("benchmarks/*.md"), *REPOSITORY.glob("benchmarks/notes/*.md")]
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -42,6 +44,10 @@ def test_every_page_is_built(site):
         f"sciscidata/{folder}.{name}" for folder in ("indicators", "plots") for name in getattr(ssd, folder).__all__
     }
     notebooks = {f"notebooks/{path.stem}" for path in REPOSITORY.glob("notebooks/*.ipynb")}
+    folder = REPOSITORY / "benchmarks"
+    pages |= {
+        f"measurements/{path.relative_to(folder).with_suffix('')}".replace("README", "index") for path in MEASUREMENTS
+    }
     expected = pages | {f"reference/{name}" for name in generated} | notebooks | {"gallery", "changelog", "404"}
     assert {path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")} == expected
 
@@ -94,8 +100,8 @@ def test_links_lead_to_files_and_anchors_that_exist(site):
     assert find_broken(["quickstart.html#nowhere", "nowhere.html"], site / "index.html", anchors) == [
         "quickstart.html#nowhere", "nowhere.html",
     ]  # fmt: skip
-    for document in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("benchmarks/*.md"), REPOSITORY / "data/README.md"]:
-        links = re.findall(r"\]\((?:\.\./)?docs/([\w/]+)\.md(#[\w-]+)\)", document.read_text("utf-8"))
+    for document in [*REPOSITORY.glob("*.md"), *MEASUREMENTS, REPOSITORY / "data/README.md"]:
+        links = re.findall(r"\]\((?:\.\./)*docs/([\w/]+)\.md(#[\w-]+)\)", document.read_text("utf-8"))
         assert not find_broken([f"{page}.html{anchor}" for page, anchor in links], site / "index.html", anchors), (
             document.name
         )
