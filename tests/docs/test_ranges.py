@@ -152,9 +152,9 @@ def missing_data() -> list[str]:
     ]
 
 
-def final_table(groups: Iterable[str] = GROUPS) -> list[str]:
+def final_table(groups: Iterable[str] = GROUPS, first: str = "") -> list[str]:
     """Return a row for each group: the range over graphs, and how many there are, by age."""
-    rows = ["| | 3 years | 5 years | 10 years |"]
+    rows = [f"| {first} | 3 years | 5 years | 10 years |".replace("|  |", "| |")]
     for group, name in ((group, GROUPS[group]) for group in groups):
         cells = [f"{span(found.values())} ({len(found)})" for found in (finals(group, age) for age in AGES)]
         rows.append(f"| {name} | {' | '.join(cells)} |")
@@ -181,7 +181,7 @@ def missing_table() -> list[str]:
 
 def short_missing_table() -> list[str]:
     """Return a row for each gap: the range over graphs of what it does to labels."""
-    gaps = {"10 % of citations": TENTH, "20 % of citations": "20% of citations", "10 % of lists": LISTS}
+    gaps = {"10 % of citations": TENTH, "10 % of lists": LISTS}
     rows = []
     for name, kind in gaps.items():
         same = (span(missing(kind, "share_same", label)) for label in ("all", "neutral", "disruptive"))
@@ -256,7 +256,7 @@ NOTE = "benchmarks/notes/label_confidence.md"
     [
         (PAGE, advice_first),
         (EVIDENCE, evidence),
-        (EVIDENCE, lambda: final_table(["all", "0 citers", "1-2 citers", "3+ citers"])),
+        (EVIDENCE, lambda: final_table(["all", "0 citers", "1-2 citers", "3+ citers"], "citers")),
         (EVIDENCE, short_missing_table),
         (NOTE, later_labels),
         (NOTE, advice),
