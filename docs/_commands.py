@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -17,6 +18,8 @@ from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, make_flag
 _FOLDER: Final = "reference/commands"
 #: So many options have a heading of their own.
 _MANY: Final = 3
+#: Titles of these pages weigh less in the search than those of handwritten pages.
+_BOOST: Final = 0.6
 _OWN: Final = ("general", "this command only")
 #: Headings of the page of sources, by section of a settings file.
 _SOURCES: Final = {
@@ -31,6 +34,16 @@ _SOURCES: Final = {
     "sciscinet": "SciSciNet",
     "synthetic": "Synthetic world",
 }
+#: Headings of other sections, on the pages of commands.
+_SECTIONS: Final = {
+    "cd": "CD index",
+    "novelty": "Novelty",
+    "thresholds": "Thresholds of labels",
+    "eligibility": "Which works may be drawn",
+    "label": "A label of your own",
+    "split": "Draw",
+}
+_ENGINES: Final = ("Who runs the tasks of a stage, and what each task may take", "Several machines")
 
 Options = dict[str, Option]
 #: What each source is, and its options: all that some command takes.
@@ -90,8 +103,12 @@ def _render_overview(program: str) -> str:
         place = _place(program, name).removeprefix("reference/")
         lines.append(f"| [`{name}`]({place}) | {summarise(command)} |")
     says = [f"Type `{program} COMMAND --help` for the main options and an example, and `--help-all` for all options."]
-    switches = [one.flag for name in commands.commands for one in list_options(commands.commands[name]) if one.default is True]
-    says += [f"A switch that is on by default is turned off by `--no-`, as in `--no-{flag[2:]}`." for flag in switches[:1]]
+    switches = [
+        one.flag for name in commands.commands for one in list_options(commands.commands[name]) if one.default is True
+    ]
+    says += [
+        f"A switch that is on by default is turned off by `--no-`, as in `--no-{flag[2:]}`." for flag in switches[:1]
+    ]
     says += ["An option may be written as `--option value` or as `option=value`."] * commands.takes_pairs
     if _find_sources(program):
         place = _place(program, "sources").removeprefix("reference/")
@@ -112,19 +129,40 @@ def _render_command(program: str, name: str, sources: Sources, seen: set[tuple[s
             own |= options
         else:
             others[title] = options
+    tags: list[str] = []
     for title, options in {"Options": own, **others}.items():
         known = {key for key, option in options.items() if (option.flag, option.text) in seen}
         seen |= {(option.flag, option.text) for option in options.values()}
-        section, _, text = title.rpartition("] ")
-        is_new = len(known) < len(options)
+        heading, lead = _read_heading(title, options)
         if options:
-            parts.append(f"## {text[:1].upper()}{text[1:]}" + ("" if is_new else " {data-search-exclude}"))
-            parts += [f"Section `{section}]` of a [settings file](../../configuration.md)."] if section else []
+            parts.append(f"## {heading}" + " {data-search-exclude}" * (len(known) == len(options)))
+            parts += [lead] if lead else []
             parts.append(render_table(options.values(), known))
+            tags += list_tags(option for key, option in options.items() if key not in known)
     if shared:
         parts += ["## Where works come from", "These options are on [one page](" + _link(program) + "):"]
         parts.append("\n".join(_render_share(program, section, sources, shared[section]) for section in shared))
-    return "\n\n".join(parts) + "\n"
+    return _front(tags) + "\n\n".join(parts) + "\n"
+
+
+def _front(tags: list[str]) -> str:
+    """Begin a page with what the search knows of it: flags, which assets/search.js asks for by these tags."""
+    return f"---\nsearch: {{boost: {_BOOST}}}\ntags: {json.dumps(tags)}\n---\n\n"
+
+
+def list_tags(options: Iterable[Option]) -> list[str]:
+    """List the tags of options in the search, such as ``flag_n_train``."""
+    return [f"flag_{option.flag[2:].replace('-', '_')}" for option in options if option.has_flag]
+
+
+def _read_heading(title: str, options: Options) -> tuple[str, str]:
+    """Return the heading of options, and a sentence on what they are if the heading does not say it."""
+    section, about = next((option.section for option in options.values()), ""), title.rpartition("] ")[2]
+    if section in _SECTIONS:
+        return _SECTIONS[
+            section
+        ], f"{about}. This is section `[{section}]` of a [settings file](../../configuration.md)."
+    return (_ENGINES[1], f"{about}.") if title == _ENGINES[0] else (f"{title[:1].upper()}{title[1:]}", "")
 
 
 def _link(program: str, section: str = "") -> str:
@@ -137,18 +175,26 @@ def _render_share(program: str, section: str, sources: Sources, options: Options
     about, known = sources[section]
     lacking = [f"`{option.flag}`" for key, option in known.items() if key not in options]
     without = f" Here without {', '.join(lacking)}." if lacking else ""
-    return f"- [{_SOURCES[section]}]({_link(program, section)}), `[{section}]`: {about[:1].lower()}{about[1:]}.{without}"
+    return (
+        f"- [{_SOURCES[section]}]({_link(program, section)}), `[{section}]`: {about[:1].lower()}{about[1:]}.{without}"
+    )
 
 
 def _render_sources(program: str, sources: Sources) -> str:
     commands = [name for name in _read(program).commands if {*sources} & _list_sections(program, name)]
     links = [f"[`{name}`]({_place(program, name).removeprefix(f'{_FOLDER}/')})" for name in commands]
-    parts = ["# Options of sources", "These options say where works come from. [Choose a source](../../sources/index.md) first."]
-    parts += [f"They are for {', '.join(links)}. Each section of a [settings file](../../configuration.md) is one source."]
+    parts = [
+        "# Options of sources",
+        "These options say where works come from. [Choose a source](../../sources/index.md) first.",
+    ]
+    parts += [
+        f"They are for {', '.join(links)}. Each section of a [settings file](../../configuration.md) is one source."
+    ]
     for section, (about, options) in sources.items():
         parts += [f"## {_SOURCES[section]}", f"Section `[{section}]`: {about[:1].lower()}{about[1:]}."]
         parts.append(render_table(options.values()))
-    return "\n\n".join(parts) + "\n"
+    tags = list_tags(option for _, options in sources.values() for option in options.values())
+    return _front(tags) + "\n\n".join(parts) + "\n"
 
 
 def _list_sections(program: str, name: str) -> set[str]:
@@ -183,5 +229,5 @@ def _render_text(text: str) -> str:
 
 def _render_default(option: Option) -> str:
     text = html.escape(option.default_text, quote=False)
-    is_word = option.default in (None, (), REQUIRED) or bool in option.hint.kinds
+    is_word = option.default in (None, (), REQUIRED) or bool in option.hint.kinds or " " in text
     return text if is_word or not text else f"<code>{text}</code>"

@@ -47,8 +47,16 @@ _HOME_TITLE = "sciscidata: disruption and novelty of papers, with their uncertai
 #: First words of functions that have a heading of their own in the reference; a word with fewer names has none.
 _VERBS = ("scan", "compute", "find", "plot", "write", "read", "make", "register")
 _LEAST_NAMES = 3
-#: Pages of single names come after handwritten ones in the search, unless their own name is looked for.
-_BOOST = 0.3
+#: Titles that weigh less or more in the search, by folder or page.
+_BOOSTS = {
+    "measures/label_confidence_evidence": 0.5,
+    "measures/atypicality_method": 0.5,
+    "measures/": 2,
+    "notebooks/": 0.8,
+    "reference/": 0.3,
+    "design_notes": 0.3,
+    "changelog": 0.3,
+}
 _RUN_NOTEBOOKS = (
     "To run notebooks, install what they need with `python3 scripts/install.py notebooks`. "
     "Then open them with `.venv/bin/jupyter lab notebooks`."
@@ -103,6 +111,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Name and describe a page by its text. Lead to pages where the repository has a notebook or measurements."""
     page.meta.setdefault("title", _HOME_TITLE if page.is_homepage else read_title(markdown))
+    boosts = [boost for start, boost in _BOOSTS.items() if page.file.src_uri.startswith(start)]
+    page.meta.setdefault("search", {"boost": boosts[0]} if boosts else {})
     page.meta["description"] = html.escape(page.meta.get("description") or describe(markdown))
     markdown = re.sub(r"\]\(\.\./((?:\.\./)*)benchmarks/([\w/]+\.md)", r"](\1measurements/\2", markdown)
     return re.sub(r"\]\(\.\./((?:\.\./)*notebooks/\w+)\.ipynb", r"](\1.md", markdown)
@@ -316,12 +326,13 @@ def _render_name(package: str, name: str, path: str, described: Any, users: list
     """Make the page of one public name, which ends with the pages that use it most."""
     text = described.docstring.value if described.docstring else ""
     meta = {"title": f"{package}.{name}", "description": re.sub("[`*]", "", text.partition("\n")[0])}
-    meta |= {"search": {"boost": _BOOST}}
     if name.endswith("Config"):
         meta["tags"] = [field for field, one in described.members.items() if one.is_attribute and field[0] != "_"]
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in meta.items()), "---", ""]
     lines += [f"::: {path}", "    options:", f"      heading: {package}.{name}", "      heading_level: 1", ""]
-    links = [f"[{read_title((HOME / 'docs' / page).read_text('utf-8'))}](../../{page})" for page in users[:_LEAST_NAMES]]
+    links = [
+        f"[{read_title((HOME / 'docs' / page).read_text('utf-8'))}](../../{page})" for page in users[:_LEAST_NAMES]
+    ]
     lines += [f"**See also:** {' · '.join(links)}", ""] if links else []
     return "\n".join(lines)
 
@@ -332,5 +343,5 @@ def _read_returns(described: Any) -> str:  # noqa: ANN401
     text = described.docstring.value if described.docstring else ""
     found = re.search(r"^Returns:\n((?: {4}.*\n?|\n)+)", text, re.MULTILINE)
     said = re.split(r"(?<=\w[.;:])\s", " ".join(found[1].split()))[0].rstrip(".;:") if found else ""
-    is_short = said and len(said) < 80 and not said.endswith((")", "``")) and said.count("(") == said.count(")")
+    is_short = " " in said and len(said) < 80 and not said.endswith((")", "``")) and said.count("(") == said.count(")")
     return f"`{kind}`" + (f": {said}" if is_short else "") if kind not in ("", "None") else ""

@@ -1,4 +1,4 @@
-"""What pages of the site say about themselves, and links that they get: to measurements, and from docstrings to pages."""
+"""What pages of the site say about themselves, and the links that they get: to measurements, and to pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,16 @@ _PAGE: Final = re.compile(rf"{_LEFT}|\bdocs/(?P<path>[\w/]+)\.md(?P<anchor>#[\w-
 _SHORT: Final = 60
 _LONGEST: Final = 200
 #: Words of LaTeX as they are typed.
-_SIGNS: Final = {"le": "<=", "ge": ">=", "ne": "!=", "approx": "~", "cdot": "*", "times": "*", "ldots": "...", "in": "in"}
+_SIGNS: Final = {
+    "le": "<=",
+    "ge": ">=",
+    "ne": "!=",
+    "approx": "~",
+    "cdot": "*",
+    "times": "*",
+    "ldots": "...",
+    "in": "in",
+}
 
 
 def read_title(text: str) -> str:
@@ -117,7 +126,8 @@ def find_users(names: Iterable[str]) -> dict[str, list[str]]:
             of_name[page] = of_name.get(page, 0) + (6 if found.start() < lead_ends else 1)
     weight = {page: 2 if page.startswith("measures/") else 1 for page in pages}
     return {
-        name: sorted(of_name, key=lambda page: (-of_name[page] * weight[page], page)) for name, of_name in counts.items()
+        name: sorted(of_name, key=lambda page: (-of_name[page] * weight[page], page))
+        for name, of_name in counts.items()
     }
 
 
@@ -138,7 +148,9 @@ def write_formula(latex: str) -> str:
         before = text
         text = re.sub(rf"\\frac\s*{group}\s*{group}", lambda m: f"{_bracket(m[1])} / {_bracket(m[2])}", text)
         text = re.sub(rf"\\sqrt\s*{group}", r"sqrt(\1)", text)
-        text = re.sub(rf"([_^])\s*{group}", lambda m: m[1] + (m[2] if re.fullmatch(r"[\w,.]+", m[2]) else f"({m[2]})"), text)
+        text = re.sub(
+            rf"([_^])\s*{group}", lambda m: m[1] + (m[2] if re.fullmatch(r"[\w,.]+", m[2]) else f"({m[2]})"), text
+        )
     text = re.sub(r"\\([a-zA-Z]+)", lambda m: _SIGNS.get(m[1], m[1]), text)
     return " ".join(re.sub(r"\\(.)", r"\1", re.sub(r"[{}]", "", text)).split())
 
