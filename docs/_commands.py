@@ -217,13 +217,19 @@ def render_table(options: Iterable[Option], known: Collection[str] = ()) -> str:
         values = "yes or no" if is_switch else option.name_none(str(option.hint))
         cells = f"<td{hide}>{html.escape(values)}</td> <td{hide}>{_render_default(option)}</td>"
         row = f"<tr{hide * (option.key in known)}>"
-        lines.append(f"{row}<td>{flag}</td> <td>{_render_text(option.text)}</td> {cells}</tr>")
+        lines.append(f"{row}<td>{flag}</td> <td>{_render_text(option)}</td> {cells}</tr>")
     return "\n".join([*lines, "</tbody>", "</table></div>"])
 
 
-def _render_text(text: str) -> str:
-    """Turn the markup of a docstring into that of a page, and end with a full stop."""
-    quoted = re.sub(r"``(.*?)``", r"<code>\1</code>", html.escape(text, quote=False))
+def _render_text(option: Option) -> str:
+    """Turn the text of a docstring into that of a page, which ends with a full stop and leaves out the default."""
+    text = option.text
+    if option.default in (None, ()) and option.default_text:  # the text says it, and its own column, too
+        said = re.compile(r"(^|[.;,] +)(?:None|[Ee]mpty): [^.;(]+(?:[.;]|$)(?! *\()")
+        text = said.sub(lambda found: ". " if found[1] and text[found.end() :].strip() else "", text).replace(
+            ".  ", ". "
+        )
+    quoted = re.sub(r"``(.*?)``", r"<code>\1</code>", html.escape(text.strip() or option.text, quote=False))
     return quoted if quoted.endswith((".", "?", "!")) or not quoted else f"{quoted}."
 
 

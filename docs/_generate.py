@@ -110,7 +110,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Name and describe a page by its text. Lead to pages where the repository has a notebook or measurements."""
-    page.meta.setdefault("title", _HOME_TITLE if page.is_homepage else read_title(markdown))
+    page.meta.setdefault("title", _HOME_TITLE if page.file.src_uri == "index.md" else read_title(markdown))
     boosts = [boost for start, boost in _BOOSTS.items() if page.file.src_uri.startswith(start)]
     page.meta.setdefault("search", {"boost": boosts[0]} if boosts else {})
     page.meta["description"] = html.escape(page.meta.get("description") or describe(markdown))
