@@ -51,6 +51,7 @@ _LEAST_NAMES = 3
 _BOOSTS = {
     "measures/label_confidence_evidence": 0.5,
     "measures/atypicality_method": 0.5,
+    "measures/label_confidence": 3,
     "measures/": 2,
     "notebooks/": 0.8,
     "reference/": 0.3,
@@ -108,12 +109,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
     """Name and describe a page by its text. Lead to pages where the repository has a notebook or measurements."""
-    page.meta.setdefault("title", _HOME_TITLE if page.file.src_uri == "index.md" else read_title(markdown))
+    is_home = page.file.src_uri == "index.md"
+    page.meta.setdefault("title", _HOME_TITLE if is_home else read_title(markdown))
     boosts = [boost for start, boost in _BOOSTS.items() if page.file.src_uri.startswith(start)]
     page.meta.setdefault("search", {"boost": boosts[0]} if boosts else {})
-    page.meta["description"] = html.escape(page.meta.get("description") or describe(markdown))
+    page.meta["description"] = html.escape(
+        page.meta.get("description") or (str(config.site_description) if is_home else describe(markdown))
+    )
     markdown = re.sub(r"\]\(\.\./((?:\.\./)*)benchmarks/([\w/]+\.md)", r"](\1measurements/\2", markdown)
     return re.sub(r"\]\(\.\./((?:\.\./)*notebooks/\w+)\.ipynb", r"](\1.md", markdown)
 
@@ -127,7 +131,8 @@ def render_measurements(path: Path) -> str:
         return found[0] if is_picture else found[1]
 
     text = re.sub(r"!?\[([^\]]+)\]\((?![a-z]+:|#|[^)]*\.md[#)])([^)]*)\)", show, text)
-    return f"---\nsearch:\n  exclude: true\n---\n\n{text}"
+    title = f"Note: {read_title(text)}" if path.parent.name == "notes" else read_title(text)
+    return f"---\ntitle: {json.dumps(title)}\nsearch:\n  exclude: true\n---\n\n{text}"
 
 
 def on_page_content(content: str, page: Page, files: Files, **_: object) -> str:
@@ -304,7 +309,7 @@ def _read_verb(name: str) -> str:
 def render_api(package: str) -> dict[str, str]:
     """Make a page for every public name of a package, with signature and docstring, and one that lists them."""
     doc = ast.get_docstring(ast.parse((HOME / package / "__init__.py").read_text("utf-8"))) or ""
-    parts = [f"# {package}", doc.replace("\nExample:\n", "\n**Example**\n\n")]
+    parts = [f"# {package} in Python", doc.replace("\nExample:\n", "\n**Example**\n\n")]
     pages: dict[str, str] = {}
     public, modules = read_public(package), griffe.load(package, search_paths=[HOME])
     users = find_users(public)
@@ -325,7 +330,8 @@ def render_api(package: str) -> dict[str, str]:
 def _render_name(package: str, name: str, path: str, described: Any, users: list[str]) -> str:  # noqa: ANN401
     """Make the page of one public name, which ends with the pages that use it most."""
     text = described.docstring.value if described.docstring else ""
-    meta = {"title": f"{package}.{name}", "description": re.sub("[`*]", "", text.partition("\n")[0])}
+    said = re.sub("[`*]", "", text.partition("\n")[0]) or f"The public name {name} of {package}."
+    meta: dict[str, Any] = {"title": f"{package}.{name}", "description": said}
     if name.endswith("Config"):
         meta["tags"] = [field for field, one in described.members.items() if one.is_attribute and field[0] != "_"]
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in meta.items()), "---", ""]

@@ -97,10 +97,9 @@ def test_a_page_has_the_title_of_its_first_heading_and_its_own_description(site)
     assert titles["measures/label_confidence.html"].endswith(" - sciscidata")
     assert titles["reference/commands/sciscidata_build.html"] == "sciscidata build"
     assert descriptions["reference/commands/sciscidata_build.html"].startswith("Read works")
-    repeated = [place for place, text in descriptions.items() if Counter(descriptions.values())[text] > 1]
-    assert not [place for place in repeated if place.removesuffix(".html") in HANDWRITTEN]
-    repeated = [place for place, text in titles.items() if Counter(titles.values())[text] > 1]
-    assert not [place for place in repeated if place.removesuffix(".html") in HANDWRITTEN]
+    for texts in (titles, descriptions):
+        twice = [place for place, text in texts.items() if Counter(texts.values())[text] > 1]
+        assert not [place for place in twice if place.removesuffix(".html") in HANDWRITTEN], texts
 
 
 def test_a_command_has_a_page_with_all_its_options_or_links_to_those_of_its_source(site):
