@@ -1,9 +1,10 @@
-"""The first screen is the same in the README and on the site, and its rows and counts are those that the package computes."""
+"""The first screen is the same in the README and on the site, and its numbers are those that the package computes."""
 
 from __future__ import annotations
 
 import re
 import statistics
+from typing import Any
 
 import sciscidata as ssd
 from tests.conftest import REPOSITORY
@@ -11,6 +12,11 @@ from tests.conftest import REPOSITORY
 README = (REPOSITORY / "README.md").read_text("utf-8")
 HOME = (REPOSITORY / "docs/index.md").read_text("utf-8")
 _ROW = re.compile(r"^\| (.+?) \.\.\. \| (\d+) \| (\d+) \| (\d+) \| (\S+) \| (\w+) \| \**(\d+) %\** \|$", re.MULTILINE)
+
+
+def cells(work: dict[str, Any]) -> list[str]:
+    counts = [str(work[name]) for name in ("n_i", "n_j", "n_k")]
+    return [*counts, f"{work['cd_index']:.2f}", work["disruption_label"], f"{100 * work['label_confidence']:.0f}"]
 
 
 def test_readme_and_home_begin_with_the_same_words():
@@ -26,12 +32,7 @@ def test_rows_and_counts_are_those_of_the_example():
     shown = _ROW.findall(README)
     assert [label for *_, label, _ in shown] == ["disruptive", "disruptive", "consolidating"]
     for title, *row in shown:
-        assert row in [
-            [*(f"{work[n]}" for n in ("n_i", "n_j", "n_k")), f"{work['cd_index']:.2f}", work["disruption_label"]]
-            + [f"{100 * work['label_confidence']:.0f}"]
-            for work in judged
-            if (work["title"] or "").startswith(title)
-        ]
+        assert row in [cells(work) for work in judged if (work["title"] or "").startswith(title)]
     disruptive = [work for work in judged if work["disruption_label"] == "disruptive"]
     single = sum(work["n_i"] + work["n_j"] == 1 for work in disruptive)
     said = " ".join(README.split())
