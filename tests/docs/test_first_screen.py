@@ -11,7 +11,7 @@ from tests.conftest import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text("utf-8")
 HOME = (REPOSITORY / "docs/index.md").read_text("utf-8")
-_ROW = re.compile(r"^\| (.+?) \.\.\. \| (\d+) \| (\d+) \| (\d+) \| (\S+) \| (\w+) \| \**(\d+) %\** \|$", re.MULTILINE)
+_ROW = re.compile(r"^ *(\d+) +(\d+) +(\d+) +(-?\d\.\d\d) +(\w+) +(\d+) %  (.+) \.\.\.$", re.MULTILINE)
 
 
 def cells(work: dict[str, Any]) -> list[str]:
@@ -30,12 +30,13 @@ def test_rows_and_counts_are_those_of_the_example():
     labelled = ssd.compute_label_confidence(ssd.compute_labels(ssd.compute_cd_index(works, citations)))
     judged = labelled.filter(ssd.indicators.is_judged()).join(works, on="work_id").collect().rows(named=True)
     shown = _ROW.findall(README)
-    assert [label for *_, label, _ in shown] == ["disruptive", "disruptive", "consolidating"]
-    for title, *row in shown:
+    assert [label for *_, label, _, _ in shown] == ["disruptive", "disruptive", "consolidating"]
+    for *row, title in shown:
         assert row in [cells(work) for work in judged if (work["title"] or "").startswith(title)]
     disruptive = [work for work in judged if work["disruption_label"] == "disruptive"]
     single = sum(work["n_i"] + work["n_j"] == 1 for work in disruptive)
     said = " ".join(README.split())
-    assert f"the example's {len(disruptive)} disruptive papers, {single} have a single citer" in said
-    assert f"half of the {len(disruptive)} come back in fewer than 25 of 100 cases" in said
+    assert f"In the example {len(disruptive)} papers whose five years are over are disruptive" in said
+    assert f"A single paper cites {single} of them, and half of the {len(disruptive)} would come back in fewer" in said
+    assert "in fewer than 25 of 100 cases" in said
     assert statistics.median(work["label_confidence"] for work in disruptive) < 0.25
