@@ -17,7 +17,7 @@ from sciscidata import plots
 from sciscidata.disruption.label_stability import LABEL_STABILITY
 from sciscidata.disruption.missing_data import MISSING_DATA
 from sciscidata.intervals import wilson_interval
-from sciscidata.plots.figure import Look, drawing, letter_panels, write_share
+from sciscidata.plots.figure import Look, Picture, drawing, letter_panels, write_share
 from sciscidata.plots.palette import COLOURS, DASHES, INK, LINES, MARKERS, PALE, as_letters
 
 if TYPE_CHECKING:
@@ -67,6 +67,12 @@ def name_line(axes: Axes, x: float, y: float, name: str, colour: str) -> None:
     """Write the name of a line at its right end."""
     place: dict[str, Any] = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "annotation_clip": False}
     axes.annotate(name, (x, y), color=as_letters(colour), fontsize=7, **place)
+
+
+def list_below(picture: Picture, columns: int) -> None:
+    """Let the legend of the first panel stand below all of them."""
+    handles, labels = picture.panels[0].get_legend_handles_labels()
+    picture.legend = {"handles": handles, "labels": labels, "ncols": columns, "columnspacing": 1.2}
 
 
 def engines(workers: list[int], rows: list[dict[str, float]], **look: Unpack[Look]) -> Figure:
@@ -124,11 +130,11 @@ def label_confidence(**look: Unpack[Look]) -> Figure:
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_formatter(write_share)
         picture.panels[0].set_ylabel("the other half of the citers agrees")
-        picture.figure.legend(*picture.panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        list_below(picture, 4)
         picture.finding = "With the prior, labels come back as often as predicted"
         picture.caption = (
-            "Share of works to which both halves of their citers, split at random five times, give one label, by its "
-            "predicted value in bins of a tenth with 25 works or more. Lines: 95 % Wilson intervals."
+            "Citers split at random five times: how often both halves give a work one label, against what is predicted "
+            "from one of them, in tenths with 25 works or more. Diagonal: equal. Lines: 95 % Wilson intervals."
         )
     return picture.figure
 
@@ -183,7 +189,7 @@ def real_model_labels(**look: Unpack[Look]) -> Figure:
     kept = read("real_model")["labels"]
     n, runs = kept["answers_a_step"], kept["runs"]
     last = max(len(run["neutral"]) for of_seeds in runs.values() for run in of_seeds) - 1
-    size = 24 if look.get("width") == "one" else 30
+    size = 27
     with drawing(look, heights_mm=(size,) * 9, columns=3, share="both") as picture:
         for place, axes in enumerate(picture.panels):
             preset, seed = [*runs][place // 3], place % 3
@@ -196,14 +202,14 @@ def real_model_labels(**look: Unpack[Look]) -> Figure:
             drawn[-1].set(hatch="/////", edgecolor=INK, linewidth=0)
             if at[-1] < last:
                 axes.axvspan(at[-1], last, color=plots.palette.GRID, lw=0)
-                axes.text((at[-1] + last) / 2, 0.5, "stopped", rotation=90, ha="center", va="center", fontsize=7)
+                words = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 7}
+                axes.text((at[-1] + last) / 2, 0.5, "stopped", **words)
             axes.set(xlim=(0, last), ylim=(0, 1))
-            axes.set_title(f"{preset}, seed {seed}" if not picture.is_narrow else f"{preset}, {seed}")
+            axes.set_title(f"{preset}, seed {seed}")
             axes.yaxis.set_major_formatter(write_share)
-        picture.panels[7].set_xlabel("step")
+        picture.common_x = "step"
         picture.panels[3].set_ylabel("share of answers")
-        handles = picture.panels[0].get_legend_handles_labels()
-        picture.figure.legend(*handles, loc="outside lower center", ncols=4, columnspacing=1.0)
+        list_below(picture, 2 if picture.is_narrow else 4)
         ends = [[max(label[-1] for label in run.values()) / n for run in of_seeds] for of_seeds in runs.values()]
         one = sum(share > 0.9 for of_seeds in ends for share in of_seeds)
         picture.finding = f"A real model collapses, too: {one} of 9 runs end in one label"
@@ -235,6 +241,7 @@ def judgement(dots: list[Dot], ceiling: float, **look: Unpack[Look]) -> Figure:
     with drawing(look, heights_mm=[11 * len(dots) + 24]) as picture:
         (axes,) = picture.panels
         _draw_dots(axes, dots, ceiling, is_narrow=picture.is_narrow)
+        list_below(picture, 2)
         known = next(dot for dot in dots if dot.kind == "known").tests[0]
         text = [dot.tests[0][0] for dot in dots if dot.kind == "text" and dot.tests[0]]
         assert known is not None
@@ -276,4 +283,3 @@ def _draw_dots(axes: Axes, dots: list[Dot], ceiling: float, *, is_narrow: bool) 
     axes.xaxis.set_major_formatter(write_share)
     axes.spines["bottom"].set_bounds(0.47, high)
     axes.spines["left"].set_visible(False)
-    axes.figure.legend(loc="outside lower center", ncols=2)

@@ -27,7 +27,6 @@ from sciscidata.indicators import compute_cd_trajectory, compute_null_cd_index, 
 HOME = Path(__file__).resolve().parent
 IMAGES = HOME / "images"
 sys.path[:0] = [str(HOME.parent), str(HOME.parent / "benchmarks" / "judgement")]
-from benchmarks import engines, pictures
 
 Draw = Callable[..., Figure]
 
@@ -73,7 +72,7 @@ def list_example() -> dict[str, Callable[[], Draw]]:
         return partial(plots.plot_changes, ssd.compare(before, now).changes, **data)
 
     def field(*, width: str) -> Figure:
-        own = data | {"title": "Chemistry disrupts more than psychology, as far as 39 papers can say"}
+        own = data | {"title": "Chemistry disrupts more (23 % of 39 papers) than psychology (7 % of 309)"}
         return plots.plot_by_field(labelled, width=width, **({"score": ""} if width == "one" else {}), **own)
 
     def drawn() -> Draw:
@@ -83,20 +82,20 @@ def list_example() -> dict[str, Callable[[], Draw]]:
         once = title.is_first_distinct() & (pl.col("doi").is_null() | pl.col("doi").is_first_distinct())
         eligible = judged.join(texts, on="work_id").sort("work_id").drop_nulls(["title", "abstract"]).filter(once)
         chosen = ssd.draw_split(eligible, ssd.SplitConfig(n_train=120, n_test=30)).select("work_id")
-        own = data | {"title": "Equal classes take more from years in which rare classes are frequent"}
+        own = data | {"title": "The 150 drawn papers differ little from the 1,211 that may be drawn"}
         return partial(plots.plot_drawn, eligible, eligible.join(chosen, on="work_id", how="semi"), **own)
 
     def uzzi() -> Draw:
         rank = pl.col("cited_by_count").rank("min", descending=True).over("publication_year")
         top = labelled.with_columns(in_the_most_cited_tenth=rank <= 0.1 * pl.len().over("publication_year"))
-        own = data | {"title": "Of four kinds of papers none is cited surely more than another"}
+        own = data | {"title": "All four kinds of papers are cited alike, within their intervals"}
         return partial(plots.plot_uzzi_cells, top, hit="in_the_most_cited_tenth", **own)
 
     def trajectory() -> Draw:
         found = compute_cd_trajectory(works, citations).collect()
         known = labelled.filter(pl.col("n_i") + pl.col("n_j") > 8).sort("cited_by_count", "work_id")["work_id"].tail(6)
         titles = found.join(works.select("work_id", "title", "publication_year").collect(), on="work_id")
-        own = data | {"title": "Five years after publication the index of most of these papers has settled"}
+        own = data | {"title": "From age 5 to 10 the index of five of these six papers moves by less than 0.05"}
         return partial(plots.plot_cd_trajectory, titles, known.to_list(), **own)
 
     def team_size(*, width: str) -> Figure:
@@ -111,8 +110,8 @@ def list_example() -> dict[str, Callable[[], Draw]]:
         return partial(plot_commonness, scores.join(common, on="work_id").select(*COMMON).drop_nulls().collect())
 
     work = ssd.explain("10.1016/j.arthro.2013.11.001", works, citations)
-    by_year = data | {"title": "No trend that the intervals of these five topics could show"}
-    z = data | {"title": "The usual pair is conventional in nearly every year, the rarest tenth near chance"}
+    by_year = data | {"title": "15 % of papers before 2005 disrupt, 8 % of later ones; the mean index does not fall"}
+    z = data | {"title": "The usual pair of venues lies above chance in nearly every year, the rarest tenth near it"}
     windows = {"windows": (5, 10)} | data
     return {
         "gallery_by_year": lambda: partial(plots.plot_by_year, labelled, **by_year),
@@ -148,7 +147,9 @@ def plot_commonness(both: pl.DataFrame, *, width: str) -> Figure:
         axes.set(xlabel="z, 10th percentile (low: atypical)", ylabel="novelty by commonness\n(high: novel)")
         spearman = both.select(pl.corr(*COMMON, method="spearman")).item()
         sign = "−" if spearman < 0 else ""
-        picture.finding = f"Both measures of novelty rank papers alike (Spearman {sign}{abs(spearman):.2f})"
+        picture.finding = (
+            f"Both measures of novelty agree in direction, and only there (Spearman {sign}{abs(spearman):.2f})"
+        )
         picture.caption = (
             f"Atypicality (Uzzi et al.) and commonness (Lee et al.) of {both.height:,} works. "
             "Data: the example (SYNERGY, 4,381 works)."
@@ -171,7 +172,7 @@ def draw_release(name: str) -> Draw:
     """Build a release of the example, and return what draws one of its pictures."""
     calls: list[Draw] = []
 
-    def note(*arguments: Any, path: Path, **options: Any) -> None:
+    def note(*arguments: object, path: Path, **options: object) -> None:
         path.touch()
         arguments = tuple(one.collect() if isinstance(one, pl.LazyFrame) else one for one in arguments)
         calls.append(partial(getattr(plots, f"plot_{name}"), *arguments, **options))
@@ -187,12 +188,16 @@ def draw_judgement() -> Draw:
     """Return what draws the answer of docs/rl/judgement.md."""
     import show
 
+    from benchmarks import pictures
+
     slices, runs = show.read_results()
     return partial(pictures.judgement, show.list_dots(slices, runs), slices["two"]["ceiling"]["accuracy"])
 
 
 def main() -> None:
     """Draw those that are named, or all of them."""
+    from benchmarks import engines, pictures
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="without .png [all]")
     names = parser.parse_args().names

@@ -93,7 +93,7 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
             (one.get_legend_handles_labels() for one in (below, beside)), key=lambda found: len(found[1])
         )
         if labels:
-            picture.figure.legend(handles, labels, loc="outside lower center")
+            picture.legend = {"handles": handles, "labels": labels}
         picture.finding = title
     return picture.figure
 

@@ -59,7 +59,6 @@ _ROW_MM: Final = (4.2, 7.0)  # of a name, and where names take two lines
 _LINE_MM: Final = 2.0  # of a row, for each line that its names have
 _NAME_MM: Final = {"one": 32.0, "two": 62.0}  # the widest name beside a panel
 _LEGEND_MM: Final = 62.0
-_LEGEND_ROW_MM: Final = 3.8
 _CROWDED: Final = 60  # estimates of more than two groups: more are drawn in a panel for each group
 _COLUMNS: Final = {"one": 2, "two": 3}  # of panels for each group
 _SEEN: Final = (0.025, 0.975)  # of works in a crowded picture have the ends of their intervals on the axis
@@ -266,7 +265,6 @@ def plot_panels(look: Look, x: str, panels: Sequence[Panel], reading: Reading) -
         n_lines = max(len(panel.lines) for panel in panels)
         names, height = _order_names(every, x, reading.few, look, n_lines)
     reading = reading._replace(names=names, label="" if by else name_data(look.get("data")))
-    height += legend_height(look, len(panels[0].lines)) if by else 0.0
     with drawing(look, heights_mm=(height,) * len(panels), share="y" if names else "") as picture:
         drawn = [draw_panel(axes, x, one, reading) for axes, one in zip(picture.panels, panels, strict=True)]
         if by and not axes_of(look):
@@ -277,11 +275,6 @@ def plot_panels(look: Look, x: str, panels: Sequence[Panel], reading: Reading) -
     return picture.figure
 
 
-def legend_height(look: Look, n_names: int) -> float:
-    """Return how much higher a picture has to be for the legend that ``put_legend_outside`` puts below it, in mm."""
-    return _LEGEND_ROW_MM * (1 + n_names) if look.get("width") == "one" and look.get("ax") is None else 0.0
-
-
 def put_legend_outside(picture: Picture, title: str) -> None:
     """Move the legend of the last panel beside it, or in one column of a journal below, where it hides nothing."""
     axes = picture.panels[-1]
@@ -290,7 +283,7 @@ def put_legend_outside(picture: Picture, title: str) -> None:
         axes.legend(title=title, loc="upper left", bbox_to_anchor=(1, 1))
         return
     axes.legend().remove()
-    picture.figure.legend(handles, labels, title=title, loc="outside lower center")
+    picture.legend = {"handles": handles, "labels": labels, "title": title.replace("\n", " ")}
 
 
 def _plot_each_group(look: Look, x: str, panel: Panel, reading: Reading) -> Figure:

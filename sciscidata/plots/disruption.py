@@ -36,7 +36,6 @@ from sciscidata.plots.by_group import (
     draw_panel,
     fit_name,
     free_colours,
-    legend_height,
     name_hollow,
     put_legend_outside,
 )
@@ -101,7 +100,7 @@ def plot_disruption(
         >>> index = pl.Series([-0.2, 0.0, 0.4])
         >>> figure = plot_disruption(index, population="all", data="three works", width="one")
         >>> figure.get_suptitle().replace("\n", " ")
-        'No class has most of the 3 papers: 1 disrupts, 1 consolidates, 1 is neutral'
+        'No class has most of the 3 papers: 1 consolidates, 1 is neutral, 1 disrupts'
     """
     if (eligible is None) != (drawn is None):
         raise ConfigError("eligible and drawn are shown side by side. Give both, or neither.")
@@ -479,8 +478,7 @@ def plot_cd_trajectory(
         raise ConfigError(
             f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."
         )
-    height = 60 + (legend_height(look, len(chosen)) if len(chosen) > 1 else 0.0)
-    with drawing(look, heights_mm=(height,)) as picture:
+    with drawing(look, heights_mm=(60,)) as picture:
         (axes,) = picture.panels
         axes.axhline(0, color=INK, lw=0.6)
         title = _draw_works(axes, rows, chosen, names) if chosen else _draw_quartiles(axes, rows)
@@ -534,8 +532,7 @@ def plot_cd_sweep(sweep: AnyFrame, *, population: Population = "judged", **look:
     windows = sorted(shown["window"].unique(), key=lambda name: (not name[:1].isdigit(), len(name), name))
     drawn_panels: list[Drawn] = []
     columns = min(len(conventions), 1 if look.get("width") == "one" else 2)
-    heights = [*[52.0] * (len(conventions) - 1), 52.0 + legend_height(look, len(windows))]
-    with drawing(look, heights_mm=heights, columns=columns) as picture:
+    with drawing(look, heights_mm=[52.0] * len(conventions), columns=columns) as picture:
         for axes, convention in zip(picture.panels, conventions, strict=True):
             lines = [shown.filter(convention=convention, window=window) for window in windows]
             lines = [line for line in lines if line.height]

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
@@ -105,6 +105,7 @@ class Picture:
         caption: the sentences that say how it was made, without the name of its data.
         finding: what its numbers say, for a title; "" where that is not known.
         common_x: the name of the axis that all panels share.
+        legend: what ``figure.legend`` takes, of a legend between the panels and the caption.
     """
 
     figure: Figure
@@ -113,6 +114,7 @@ class Picture:
     caption: str = ""
     finding: str = ""
     common_x: str = ""
+    legend: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_narrow(self) -> bool:
@@ -184,7 +186,10 @@ def _write_words(picture: Picture, title: str, caption: str, look: Look) -> None
     height = figure.get_figheight() * _MM_PER_INCH - _ROOM_MM[look.get("width", "two")]
     line_mm = {size: _LEADING * size / _POINTS_PER_MM for size in (_TITLE_SIZE, _CAPTION_SIZE)}
     bottom = (below.count("\n") + 1) * line_mm[_CAPTION_SIZE] + _GAP_MM if below else 0.0
-    height += bottom + ((above.count("\n") + 1) * line_mm[_TITLE_SIZE] if above else 0.0)
+    legend = figure.legend(**picture.legend, loc="lower center") if picture.legend else None
+    listed = _height_of(picture.legend) if picture.legend else 0.0
+    named = line_mm[_TITLE_SIZE] if picture.common_x else 0.0
+    height += bottom + listed + named + ((above.count("\n") + 1) * line_mm[_TITLE_SIZE] if above else 0.0)
     figure.set_figheight(height / _MM_PER_INCH)
     if above:
         figure.suptitle(above, x=0.01, ha="left", fontweight="bold", fontsize=_TITLE_SIZE)
@@ -192,24 +197,33 @@ def _write_words(picture: Picture, title: str, caption: str, look: Look) -> None
     if below:
         words = {"va": "bottom", "fontsize": _CAPTION_SIZE, "color": as_letters("#666666"), "gid": _CAPTION}
         figure.text(0.01, 1.0 / height, below, linespacing=1.15, **words)
-        figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))
-        for legend in figure.legends:
-            legend.set_bbox_to_anchor((0, share, 1, 1 - share), figure.transFigure)
+    if legend is not None:
+        legend.set_bbox_to_anchor((0, share, 1, 1), figure.transFigure)
+        legend.set_in_layout(False)
+        share += listed / height
     if picture.common_x:
-        figure.supxlabel(picture.common_x, y=share + 1.0 / height, va="bottom", fontsize=STYLE["axes.labelsize"])
+        size = STYLE["axes.labelsize"]
+        figure.supxlabel(picture.common_x, y=share, va="bottom", fontsize=size).set_in_layout(False)
+        share += named / height
+    if share and (engine := figure.get_layout_engine()) is not None:
+        engine.set(rect=(0, share, 1, 1 - share))
+
+
+def _height_of(legend: Mapping[str, Any]) -> float:
+    """Return how high a legend is, in mm: without drawing it, which warns of letters that a font lacks."""
+    size, title = STYLE["legend.fontsize"], legend.get("title", "")
+    n_rows = -(-len(legend["labels"]) // legend.get("ncols", 1))
+    rows = sorted((label.count("\n") + 1 for label in legend["labels"]), reverse=True)[:n_rows]
+    lines = sum(_LEADING * n + 0.5 for n in [*rows, *[1.2] * bool(title)])
+    return size * (lines + 1.3) / _POINTS_PER_MM
 
 
 def take_words(figure: Figure) -> tuple[str, str]:
     """Take title and caption out of a figure, and return both: beside it, a phone can break them."""
-    engine, height = figure.get_layout_engine(), figure.get_figheight()
     title = " ".join(figure.get_suptitle().split())
-    below = [text for text in figure.texts if text.get_gid() == _CAPTION]
-    for text in below:
-        text.remove()
-    if below and engine is not None:
-        _, share, _, _ = engine.get()["rect"]
-        engine.set(rect=(0, 0, 1, 1))
-        figure.set_figheight(height * (1 - share))
+    for text in figure.texts:
+        if text.get_gid() == _CAPTION:
+            text.set_text("")
     figure.suptitle("").set_in_layout(False)
     return title.replace(r"\$", "$"), str(figure.get_label())
 
@@ -225,8 +239,8 @@ def fit(
 ) -> str:
     r"""Break a text into lines that are no wider than ``width_mm``; with ``n_lines``, what is left over is cut off.
 
-    Lines end at blanks, but not before a percent sign, or where there are none, as in Chinese, at any letter. ``end`` stands after the text, however
-    much of it is cut off.
+    Lines end at blanks, but not before a percent sign, or where there are none, as in Chinese, at any letter. ``end``
+    stands after the text, however much of it is cut off.
 
     Example:
         >>> fit("a title of six short words", 20, size=8)

@@ -15,7 +15,7 @@ from sciscidata.intervals import wilson_interval
 from sciscidata.label_thresholds import LABELS_BY_INDEX
 from sciscidata.options.checks import require_config
 from sciscidata.own_label import OwnLabel
-from sciscidata.plots.by_group import Panel, Reading, draw_panel, legend_height, name_hollow, put_legend_outside
+from sciscidata.plots.by_group import Panel, Reading, draw_panel, name_hollow, put_legend_outside
 from sciscidata.plots.figure import Look, count_works, drawing, letter_panels, write_share
 from sciscidata.plots.measure import put_measured
 from sciscidata.plots.palette import COLOURS, INK, MARKERS, PALE, shade
@@ -118,7 +118,7 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
     ages: list[int] = rows["age"].unique().sort().to_list()
     shades = shade(len(ages), *_AGES)
     is_hollow = False
-    with drawing(look, heights_mm=(60, 60 + legend_height(look, len(ages)))) as picture:
+    with drawing(look, heights_mm=(60, 60)) as picture:
         for axes, (kind, name) in zip(picture.panels, _PANELS.items(), strict=True):
             groups = ["all", *(group for group in GROUPS if group.endswith(kind) and group in rows["group"])]
             lines = [rows.filter(pl.col("group").is_in(groups), age=age) for age in ages]
@@ -190,7 +190,7 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
             panel.set_xlim(-0.5, places[-1] + 0.5)
             for between in {float(places[i]) - 0.75 for i, is_list in enumerate(of_lists) if is_list and i}:
                 panel.axvline(between, color=PALE, lw=0.6, ls=":")
-            panel.set_xlabel("missing: citations, or reference lists" if any(of_lists) else "missing citations")
+            panel.set_xlabel("missing citations, or lists" if any(of_lists) else "missing citations")
             panel.set_ylim(0, 1.04)
             panel.yaxis.set_major_formatter(write_share)
             panel.grid(axis="y", lw=0.3)
@@ -200,7 +200,7 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
         if look.get("ax") is None:
             handles, labels = picture.panels[0].get_legend_handles_labels()
             columns = 2 if picture.is_narrow else 4
-            picture.figure.legend(handles, labels, loc="outside lower center", ncols=columns, columnspacing=1.5)
+            picture.legend = {"handles": handles, "labels": labels, "ncols": columns, "columnspacing": 1.5}
         letter_panels(picture)
         picture.caption = (
             "Disruption labels where citations or the reference lists of works are missing: (a) works that keep their "

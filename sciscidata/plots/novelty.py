@@ -80,7 +80,7 @@ def plot_novelty(
         >>> counts = {"novel": 1, "balanced": 0, "conventional": 1}
         >>> figure = plot_novelty(scored, scored, LabelThresholds(), eligible_counts=counts, drawn_counts=counts)
         >>> figure.get_suptitle()
-        'No class has most of the 2 papers: 1 is novel, 0 are balanced, 1 is conventional'
+        'No class has most of the 2 papers: 1 is novel, 1 is conventional, 0 are balanced'
     """
     is_uzzi = thresholds.novelty_rule == "uzzi"
     columns = [*_SERIES] if is_uzzi else ["conventionality_score", "novelty_score"]
@@ -225,7 +225,7 @@ def plot_uzzi_cells(
         if hit:
             n_works, n_hits = (sum(one[place] for one in counts.values()) for place in (0, 1))
             share = percent(n_hits / max(n_works, 1), 1)
-            what = f"the share {name_column(hit)} of each cell, with its 95 % Wilson interval (of all: {share})"
+            what = f"by cell, the share {name_column(hit)}, with its 95 % Wilson interval (of all: {share})"
         of = count_works(n_points)
         picture.caption = f"Tail novelty and conventionality of {of}: (a) the plane of the two z, (b) {what}. {_AXES}"
     return picture.figure
@@ -303,9 +303,7 @@ def _draw_band(axes: Axes, margin: float) -> _Regions:
     # z_p10 never exceeds z_median, so sigmoids add up to 1 or more.
     axes.fill([0, 1, 0], [0, 0, 1], fc="none", ec="#DDDDDD", hatch="///", lw=0, zorder=0)
     plate: dict[str, Any] = {"fc": "white", "ec": "none", "pad": 1.5}
-    axes.text(
-        0.05, 0.09, _NONE, color=INK, size=7, va="center", bbox=plate, zorder=4
-    )
+    axes.text(0.05, 0.09, _NONE, color=INK, size=7, va="center", bbox=plate, zorder=4)
     if margin < 1:
         _name(axes, 0.5 * (1 - margin), 1 - 0.12 * (1 - margin), "novel")
         _name(axes, 1 - 0.25 * (1 - margin), 0.5 * (1 - margin), "conventional")

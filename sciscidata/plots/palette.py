@@ -60,7 +60,7 @@ def as_letters(colour: str, behind: str = _BEHIND) -> str:
 
     Example:
         >>> as_letters(INK), as_letters(COLOURS["disruptive"])
-        ('#333333', '#bc5300')
+        ('#333333', '#ad4c00')
     """
     from matplotlib.colors import to_hex, to_rgb
 

@@ -104,8 +104,8 @@ def plot_work(explanation: Explanation, **look: Unpack[Look]) -> Figure:
         axes.plot(_PAST, place.middle, marker="o", markersize=7, color=INK, zorder=5)
         _draw_ticks(axes, place)
         picture.caption = _describe(explanation, row)
-        alone, both = (counted(row[name], "paper cites", "papers cite") for name in ("n_i", "n_j"))
-        picture.finding = f"{alone} it alone, {both} it with its references"
+        alone = counted(row["n_i"], "paper cites", "papers cite")
+        picture.finding = f"{alone} it alone, {row['n_j']:,} with its references"
     return picture.figure
 
 
