@@ -112,7 +112,7 @@ def plot_disruption(
         axes = picture.panels[0]
         linear, edges = _signed_log_edges(cut, 31)
         counts = np.zeros(edges.size - 1, np.int64)
-        by_label = dict.fromkeys(LABELS_BY_INDEX, 0)
+        by_label = dict.fromkeys(map(str, LABELS_BY_INDEX), 0)
         works = lazy.drop_nulls()
         for batch in collect_some(works if cut.cells else compute_disruption_labels(works, cut)):
             counts += np.histogram(batch["cd_index"].to_numpy(), edges)[0]
@@ -124,14 +124,14 @@ def plot_disruption(
         _draw_spread(axes, {"": counts}, linear, edges, is_narrow=picture.is_narrow)
         if not cut.cells:  # cells differ in their bands
             _draw_bands(axes, cut, by_label)
-        of_works = f"{n_works:,} eligible works" if eligible is not None else count_works(n_works)
+        of_works = count_works(n_works) + (" that may be drawn" if eligible is not None else "")
         bands = "" if cut.cells else " over the label bands"
         said = f"Distribution of the CD index of {of_works}{bands}, on a signed log axis."
         picture.caption = f"{said}{_GAPS}{left_out.describe()}"
         picture.finding = say_classes(by_label if eligible is None else eligible)
         if eligible is not None and drawn is not None:
             noun = "judged works" if left_out.is_any else "works"
-            axes.set_ylabel("eligible works")
+            axes.set_ylabel("works that may be drawn")
             draw_classes(picture.panels[1], LABELS_BY_INDEX, eligible, drawn, noun=noun)
     return picture.figure
 
@@ -698,9 +698,12 @@ def draw_label_table(
         counts, totals = counts.T, totals.T
     shares = counts / np.maximum(totals, 1)
     shown = axes.imshow(shares, cmap=RAMP, vmin=0, vmax=1, origin="upper" if is_first_down else "lower")
+    colours: Any = shown.to_rgba(shares)
     for row, column in np.ndindex(*counts.shape):
-        text = f"{counts[row, column]:,}" + (f"\n{percent(shares[row, column], 1)}" if totals[row, column] else "")
-        colour = letters_on(to_hex(shown.cmap(shown.norm(shares[row, column]))))
+        text = f"{counts[row, column]:,}" + (
+            f"\n{percent(float(shares[row, column]), 1)}" if totals[row, column] else ""
+        )
+        colour = letters_on(to_hex(colours[row, column]))
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_xticks(range(len(labels)), labels, fontsize=7)
     axes.set_yticks(range(len(labels)), labels, rotation=90, va="center", fontsize=7)

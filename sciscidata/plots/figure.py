@@ -195,7 +195,12 @@ def _write_words(picture: Picture, title: str, caption: str, look: Look) -> None
         figure.suptitle(above, x=0.01, ha="left", fontweight="bold", fontsize=_TITLE_SIZE)
     share = bottom / height
     if below:
-        words = {"va": "bottom", "fontsize": _CAPTION_SIZE, "color": as_letters("#666666"), "gid": _CAPTION}
+        words: dict[str, Any] = {
+            "va": "bottom",
+            "fontsize": _CAPTION_SIZE,
+            "color": as_letters("#666666"),
+            "gid": _CAPTION,
+        }
         figure.text(0.01, 1.0 / height, below, linespacing=1.15, **words)
     if legend is not None:
         legend.set_bbox_to_anchor((0, share, 1, 1), figure.transFigure)
@@ -205,8 +210,8 @@ def _write_words(picture: Picture, title: str, caption: str, look: Look) -> None
         size = STYLE["axes.labelsize"]
         figure.supxlabel(picture.common_x, y=share, va="bottom", fontsize=size).set_in_layout(False)
         share += named / height
-    if share and (engine := figure.get_layout_engine()) is not None:
-        engine.set(rect=(0, share, 1, 1 - share))
+    engine: Any = figure.get_layout_engine()
+    engine.set(rect=(0, share, 1, 1 - share))
 
 
 def _height_of(legend: Mapping[str, Any]) -> float:

@@ -180,7 +180,7 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
             for number, (label, colour) in enumerate(shown.items()):
                 some = rows.filter(label=label)
                 own = [places[gaps.index(gap)] for gap in some.select("missing", "share").rows()]
-                at = np.array(own) + 0.15 * (number - (len(shown) - 1) / 2)
+                at = np.array(own) + 0.14 * (number - (len(shown) - 1) / 2)
                 values = some[column].to_numpy()
                 if column != "ceiling_accuracy":
                     n_of = some["n_all" if of_label else "n_whole"].cast(pl.Float64).to_numpy()

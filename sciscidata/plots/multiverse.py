@@ -185,7 +185,9 @@ def _describe(found: Multiverse, rows: pl.DataFrame, *, is_drawn: bool) -> str:
     text += f"{percent(found.share_same_sign)} lie {side} 0" if side else "as many lie above 0 as below"
     if has_intervals:
         on_sides = (found.share_off_zero, found.share_against)[:: found.sign or 1]
-        text += "; intervals off 0 (coloured): {} above, {} below".format(*map(percent, on_sides))
+        text += "; intervals off 0 (coloured): {} above, {} below".format(
+            *(percent(share or 0.0) for share in on_sides)
+        )
     text += ". Diamond: the main specification."
     text += " Below: what each chose, and how much of the variance a choice alone explains." if is_drawn else ""
     return text + (

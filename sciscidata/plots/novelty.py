@@ -99,7 +99,7 @@ def plot_novelty(
             regions = _draw_band(plane, thresholds.novelty_margin)
             rule = f"A work is balanced if its scores differ by at most {thresholds.novelty_margin:g}."
         n_points = _draw_density(plane, points, regions, is_narrow=picture.is_narrow)
-        picture.caption = f"Novelty and conventionality of {n_points:,} eligible works. {rule}"
+        picture.caption = f"Novelty and conventionality of {count_works(n_points)} that may be drawn. {rule}"
         picture.finding = say_classes({label: eligible_counts[label] for label in NOVELTY_LABELS})
         draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts, n_unlabelled=n_unlabelled)
     return picture.figure

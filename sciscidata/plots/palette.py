@@ -29,7 +29,7 @@ GRID: Final = "#EEEEEE"
 RAMP: Final = "cividis"
 #: What WCAG 2.2 asks of letters against what is behind them (success criterion 1.4.3).
 LEAST_CONTRAST: Final = 4.5
-_BEHIND: Final = "#EBEBEB"  # coloured letters may stand on a tint, too
+_BEHIND: Final = "#E4E4E4"  # coloured letters may stand on a tint, too
 _DARKER: Final = 0.97
 
 
@@ -60,7 +60,7 @@ def as_letters(colour: str, behind: str = _BEHIND) -> str:
 
     Example:
         >>> as_letters(INK), as_letters(COLOURS["disruptive"])
-        ('#333333', '#ad4c00')
+        ('#333333', '#a84a00')
     """
     from matplotlib.colors import to_hex, to_rgb
 

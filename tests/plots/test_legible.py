@@ -9,9 +9,12 @@ from functools import partial
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 import sciscidata as ssd
+from benchmarks import engines, pictures
 from sciscidata import plots
 from sciscidata.errors import ConfigError
 from sciscidata.indicators import compute_cd_trajectory, compute_null_cd_index
@@ -99,6 +102,90 @@ def texts_outside(figure) -> list[str]:
         for text, box in boxes
         if box.x0 < -slack or box.x1 > whole.x1 + slack or box.y0 < -slack or box.y1 > whole.y1 + slack
     ]
+
+
+SHOWN_PX = {"two": 748, "one": 358}  # how wide a page of 1280 pixels and a phone of 390 show a picture
+LEAST_PX = 9.5
+
+
+def luminance(colour) -> float:
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in colour]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def contrast(one, other) -> float:
+    """As WCAG 2.2 has it."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def texts_of(figure) -> list[Text]:
+    """Every text that can be seen, of ticks only those on the axis."""
+    ticks = [tick for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for tick in axis.get_major_ticks()]
+    of_ticks = {label for tick in ticks for label in (tick.label1, tick.label2)}
+    texts = [one for one in figure.findobj(Text) if one not in of_ticks]
+    texts += [label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in ticks_of(axis)]
+    return [one for one in texts if one.get_visible() and one.get_text().strip()]
+
+
+def behind(figure) -> dict[Text, list[tuple[float, ...]]]:
+    """The colours behind each text that fill a tenth of its box; its own outline or plate, if it has one."""
+    FigureCanvasAgg(figure)
+    figure.canvas.draw()
+    figure.set_layout_engine("none")  # else places move without the texts
+    boxes = {text: text.get_window_extent() for text in texts_of(figure)}
+    for text in figure.findobj(Text):
+        text.set_visible(False)
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[::-1, :, :3]
+    found = {}
+    for text, box in boxes.items():
+        strokes = [one._gc["foreground"] for one in text.get_path_effects() if hasattr(one, "_gc")]
+        plate = text.get_bbox_patch()
+        if strokes or plate is not None:
+            found[text] = [to_rgb(strokes[0] if strokes else plate.get_facecolor())]
+            continue
+        rows, columns = (slice(max(int(low), 0), int(high) + 1) for low, high in ((box.y0, box.y1), (box.x0, box.x1)))
+        colours, counts = np.unique(pixels[rows, columns].reshape(-1, 3), axis=0, return_counts=True)
+        found[text] = [tuple(colour / 255) for colour in colours[counts >= 0.1 * counts.sum()]]
+    return found
+
+
+def pale_texts(figure) -> list[tuple[str, float]]:
+    """Every text that has less than the contrast that it needs, with what it has."""
+    least = {
+        text.get_text(): min((contrast(to_rgb(text.get_color()), one) for one in colours), default=21.0)
+        for text, colours in behind(figure).items()
+    }
+    return [(text, round(value, 1)) for text, value in least.items() if value < 4.5]
+
+
+def small_texts(figure, shown_px: int) -> list[tuple[str, float]]:
+    """Every text whose letters are small where the picture is shown, with their size in pixels."""
+    scale = shown_px / figure.get_figwidth() / 72
+    sizes = {text.get_text(): round(text.get_fontsize() * scale, 1) for text in texts_of(figure)}
+    return [(text, size) for text, size in sizes.items() if size < LEAST_PX]
+
+
+KEPT = ("collapse", "label_confidence", "label_stability", "missing_data", "real_model_learning", "real_model_labels")
+
+
+@pytest.mark.parametrize("width", ["one", "two"])
+def test_every_text_can_be_read_against_what_is_behind_it_and_at_the_size_it_is_shown(draws, width):
+    work = {f"kept_{name}": getattr(pictures, name) for name in KEPT}
+    work["engines"] = partial(pictures.engines, list(engines.WORKERS), engines.simulate_all())
+    work["diagnostics"] = lambda width: plots_diagnostics()
+    faults = {}
+    for name, draw in {**draws, **work}.items():
+        figure = draw(width=width)
+        small = small_texts(figure, SHOWN_PX["two" if name == "diagnostics" else width])
+        faults[name] = [*small, *pale_texts(figure)]
+    assert not {name: texts for name, texts in faults.items() if texts}
+
+
+def plots_diagnostics():
+    works, citations, _ = CORPUS
+    return ssd.plot_diagnostics(ssd.diagnose(works, citations))
 
 
 @pytest.mark.parametrize(("width", "title"), [("one", None), ("one", WIDE), ("two", WIDE)])

@@ -167,7 +167,7 @@ def test_the_plane_of_z_shows_every_work_and_the_classes_say_which_have_no_label
     options = {"eligible_counts": counts, "drawn_counts": counts}
     figure = plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), n_unlabelled=17, **options)
     plane, classes, _ = figure.axes
-    assert "of 1,000 eligible works. " in figure.get_label()
+    assert "of 1,000 works that may be drawn. " in figure.get_label()
     assert int(plane.collections[-1].get_array().sum()) == 1_000
     for axis in ("x", "y"):
         low, high = getattr(plane, f"get_{axis}lim")()
@@ -185,7 +185,7 @@ def test_the_plane_of_z_shows_every_work_and_the_classes_say_which_have_no_label
     works = works.head(998)
     figure = plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), **options)
     _, classes, _ = figure.axes
-    assert "of 998 eligible works. " in figure.get_label()
+    assert "of 998 works that may be drawn. " in figure.get_label()
     assert [text.get_text() for text in classes.get_legend().get_texts()] == ["may be drawn", "drawn"]
 
 
