@@ -141,7 +141,7 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
     with drawing(look, heights_mm=(60, 25), columns=1, share="x") as picture:
         spread, number = picture.panels
         is_hollow = False
-        for side, (name, (colour, marker, line, meaning)) in zip((-0.15, 0.15), _SERIES.items(), strict=True):
+        for side, (name, (colour, marker, line, meaning)) in zip((-0.2, 0.2), _SERIES.items(), strict=True):
             low, middle, high = (quantiles.filter(column=name, share=share)["quantile"].to_numpy() for share in _BAND)
             enough = works >= FEW
             spread.vlines(years[enough] + side, low[enough], high[enough], color=colour, lw=0.8, alpha=0.6)
