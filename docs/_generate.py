@@ -68,7 +68,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         **{name: page for package in _PACKAGES for name, page in render_api(package).items()},
         "reference/architecture.md": render_architecture(),
         **{f"measurements/{path.relative_to(HOME / 'benchmarks')}": render_measurements(path) for path in MEASUREMENTS},
-        "changelog.md": (HOME / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "]("),
+        "changelog.md": (HOME / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](").replace("](benchmarks/", "](measurements/"),
         "gallery.md": render_gallery(notebooks := [read_notebook(path) for path in NOTEBOOKS]),
         **{f"notebooks/{notebook.name}.md": notebook.page for notebook in notebooks},
         **{f"notebooks/{name}": drawn for notebook in notebooks for name, (_, drawn) in notebook.pictures.items()},

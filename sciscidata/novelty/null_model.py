@@ -1,11 +1,11 @@
 """The null model of atypicality, in closed form and by shuffles.
 
 Within every cell (citing year, cited year) the venues are dealt to the slots anew. Each work keeps its references and
-their ages, and each venue its citations. docs/measures/atypicality.md derives the closed form, in the symbols that are
-used here. The mean is exact. In the variance, two terms are a bound and a product in place of sums over four shares.
-In sum over the pairs of nine years in ten, the result lies within 1 % of 2,000 shuffles. It does not where a few venues
-dominate (see venue_concentration). Where they cancel all the rest, or nothing else shows that the count can vary, the
-exact sum is taken. A variance of zero leaves z undefined.
+their ages, and each venue its citations. benchmarks/notes/atypicality.md derives the closed form, in the symbols that
+are used here. The mean is exact. In the variance, two terms are a bound and a product in place of sums over four
+shares. In sum over the pairs of nine years in ten, the result lies within 1 % of 2,000 shuffles. It does not where a
+few venues dominate (see venue_concentration). Where they cancel all the rest, or nothing else shows that the count can
+vary, the exact sum is taken. A variance of zero leaves z undefined.
 
 Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 """
