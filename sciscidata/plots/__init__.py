@@ -21,6 +21,9 @@ from sciscidata.plots.measure import measure_by
 from sciscidata.plots.multiverse import plot_multiverse
 from sciscidata.plots.novelty import plot_novelty, plot_novelty_by_year, plot_uzzi_cells
 from sciscidata.plots.palette import COLOURS as COLOURS
+from sciscidata.plots.palette import INK as INK
+from sciscidata.plots.palette import LINES as LINES
+from sciscidata.plots.palette import PALE as PALE
 from sciscidata.plots.work import plot_work
 
 __all__ = [
