@@ -39,7 +39,7 @@ _LEADING: Final = 1.22  # from line to line, of the size of letters
 _GAP_MM: Final = 1.5  # between a caption and what is above it
 _TITLE_SHARE: Final = 0.91  # of the width: on a screen letters are some percent wider than on paper
 _UNKNOWN: Final = 1.2  # of its height: the box in place of a letter that the font lacks
-_ROOM_MM: Final = {"one": 13.6, "two": 6.8}  # of the heights of pictures, for what stands above the panels
+_ROOM_MM: Final = {"one": 5.0, "two": 6.8}  # of the heights of pictures, for what stands above the panels
 #: Fonts for what DejaVu Sans lacks, such as Chinese, Japanese and Korean; those that are installed are used.
 _OTHER_FONTS: Final = (
     *("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "Source Han Sans", "WenQuanYi Zen Hei", "Microsoft YaHei"),
