@@ -1,7 +1,7 @@
-"""Print the ladder, write its tables into the note, and draw it, from the kept results alone: ``show.py``.
+"""Print the ladder, and write its tables into the note, from the kept results alone: ``show.py``.
 
 python benchmarks/judgement/show.py keep SLICES RESULT.jsonl ...    # scores and counts, no text, into results/
-python benchmarks/judgement/show.py                                 # benchmarks/notes/judgement.md and the picture
+python benchmarks/judgement/show.py                                 # the tables of benchmarks/notes/judgement.md
 python benchmarks/judgement/show.py take runs/ladder/results        # rows of ``sciscirl ladder`` in the note's form
 """
 
@@ -11,14 +11,16 @@ import argparse
 import gzip
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from claims import FIELDS, find_claims, find_ends, find_gains, pool_fields, show_range
-from draw import Dot, draw_answer
 from kept import (
     RESULTS,
     WAYS,
@@ -38,6 +40,7 @@ from kept import (
 )
 from slices import LABELS, SLICES
 
+from benchmarks.pictures import Dot
 from sciscirl.lab.analysis.result_file import read_result
 from sciscirl.lab.analysis.seen import say_known
 
@@ -307,7 +310,6 @@ def show() -> None:
         note = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
         print(f"\n{table}")
     NOTE.write_text(note, "utf-8")
-    draw_answer(slices, list_dots(slices, runs))
 
 
 if __name__ == "__main__":

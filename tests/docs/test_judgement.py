@@ -15,7 +15,7 @@ from tests.conftest import REPOSITORY
 README = (REPOSITORY / "README.md").read_text("utf-8")
 PAGE = (REPOSITORY / "docs/rl/judgement.md").read_text("utf-8")
 NOTE = (REPOSITORY / "benchmarks/notes/judgement.md").read_text("utf-8")
-_OWN = ("claims", "draw", "kept", "show", "slices")
+_OWN = ("claims", "kept", "show", "slices")
 
 
 @pytest.fixture

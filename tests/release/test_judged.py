@@ -76,7 +76,7 @@ def test_the_page_has_quantiles_of_judged_works(release: Release, tmp_path: Path
 
 def test_the_picture_of_the_draw_counts_judged_works(release: Release) -> None:
     title = " ".join(Image.open(release.folder / "disruption.png").text["Title"].split())
-    assert f"CD index of {totals(release)['eligible']:,} eligible works" in title
+    assert f"CD index of {totals(release)['eligible']:,} works that may be drawn" in title
     assert "Left out: " in title
 
 
