@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
-from rich.table import Table
 
 from sciscidata import plots
 from sciscidata._support.quantiles import counted_quantiles
-from sciscidata.cli.summary import Part, list_numbers, print_lines, print_path, shown
+from sciscidata.cli.summary import Part, Table, list_numbers, print_lines, print_path, shown
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.scores import read_score_facts
 from sciscidata.errors import EmptyInputError
@@ -60,7 +59,9 @@ td:last-child, th:last-child { padding-right: 0; }
 }"""
 
 
-def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = False, methods: bool = False) -> None:
+def describe_path(
+    path: Path, *, html: Path | None = None, overwrite: bool = False, methods: bool = False, verbose: bool = False
+) -> None:
     """Print what a release, corpus, graph, export, file of scores or background holds, and write a page about it.
 
     Args:
@@ -69,12 +70,13 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
             export or a corpus; quantiles and pictures of scores. None: no page.
         overwrite: replace a file that is no page of this command.
         methods: print what to write of a release in a methods section, and nothing else.
+        verbose: print of a release facts of its source, removed works by class, and the SHA-256 of every file, too.
     """
     if methods:
         print_lines(describe_methods(path).splitlines())
         return
     if html is None:
-        print_path(path)
+        print_path(path, verbose=verbose)
         return
     check = partial(check_file, html, _GENERATOR.encode(), "page of `describe`", overwrite=overwrite)
     check()
@@ -102,8 +104,7 @@ def _report(parts: Sequence[Part]) -> tuple[str, str]:
     place, warnings, facts, files = parts.index(""), "", "", ""
     for number, part in enumerate(parts):
         if isinstance(part, Table):
-            rows = zip(*(column.cells for column in part.columns), strict=True)
-            facts += _table(str(part.title), [column.header for column in part.columns], rows)
+            facts += _table(part.head[0], part.head, part.rows)
         elif number >= place or "sha256" in part:
             files += f"{_text(part)}\n"
         elif part.startswith("warning: "):

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
 from sciscidata.eligibility import list_removed
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
-from sciscidata.records.last_year_of_data import remark_on_later_works
 from sciscidata.release.context import AT_PUBLICATION, MOST_REFERENCES, has_context, released_schema
 from sciscidata.release.manifest import (
     CARD,
@@ -33,12 +30,13 @@ from sciscidata.release.manifest import (
     list_left_out,
 )
 from sciscidata.release.read import SCORES_FILE, list_splits, read_settings
-from sciscidata.sampling.manifest_entries import describe_unread, name_eligible, remark_on_filters, remark_on_novelty
+from sciscidata.release.remarks import Remark, list_one_sided, list_remarks, read_texts
+from sciscidata.sampling.manifest_entries import describe_unread, name_eligible
 from sciscidata.schemas import AS_PUBLISHED, SCORES, has_own_scores
 from sciscidata.terminal.messages import printable
 
 #: What the documents say, whatever the works are: ``documents.toml``.
-_SAID: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("documents.toml").read_text("utf-8"))
+_SAID: Final[dict[str, Any]] = read_texts()
 #: The repository of the code has no fixed address, so the name stands for it.
 _MAKER: Final = "The sciscidata authors"
 _SIZES: Final = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
@@ -69,27 +67,20 @@ class Publication(NamedTuple):
     url: str | None = None
 
 
-#: What a remark says of options of a build, which a reader of the release does not run: "(A.b)", " To be sure: A.b=1."
-_OPTIONS: Final = re.compile(r" \([A-Z]\w+\.[a-z][^)]*\)|(?<=\.) [^.:]*: [A-Z]\w+\.[a-z].*$", re.DOTALL)
-
-
 def name_source(source: Mapping[str, Any], unnamed: str = "the source that its manifest names") -> str:
     """Return what a source is called, by its provenance: by its kind, or as it says, without markup."""
     name = _SAID["source_names"].get(str(source.get("kind"))) or source.get("name")
     return " ".join(_MARKUP.sub("", name).split()) if isinstance(name, str) and name else unnamed
 
 
-def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
-    """Warn as the log did when a release was made: last year, novelty, data and filters."""
-    counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
-    remarks: list[str] = []
-    if manifest.get("eligibility", {}).get("last_year") is None:
-        remarks += remark_on_later_works(counts.get("later_works"), counts.get("last_year"))
-    name = name_source(manifest.get("source", {}))
-    remarks += remark_on_novelty(atypicality, manifest["thresholds"].get("novelty_rule"), name)
-    remarks += [check["text"] for check in manifest.get("diagnostics", []) if check["level"] == "warning"]
-    notes = {name: note for name, note, _ in list_removed(manifest)} if "filters" in counts else {}
-    return remarks + remark_on_filters(counts, notes)
+def remark_on_release(manifest: Mapping[str, Any]) -> list[Remark]:
+    """List what to know of a release: faults of its data, how sure labels are, and what novelty sees."""
+    return list_remarks(manifest, name_source(manifest.get("source", {})))
+
+
+def name_release(manifest: Mapping[str, Any]) -> str:
+    """Return the title of a release."""
+    return _About(manifest, Publication()).title
 
 
 def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
@@ -97,11 +88,6 @@ def render_documents(manifest: Mapping[str, Any], publication: Publication | Non
     about = _About(manifest, publication or Publication())
     texts = {CARD: printable(about.card(), lines=True), CROISSANT: about.croissant(), CITATION: about.citation()}
     return {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
-
-
-def without_options(remark: str) -> str:
-    """Return a remark without what it says of options of a build."""
-    return _OPTIONS.sub("", remark)
 
 
 def list_references(manifest: Mapping[str, Any]) -> list[str]:
@@ -132,7 +118,7 @@ class _About:
         self.is_published = self.is_scored and has_own_scores(self.source)
         self.noun = "works" if self.is_scored else "texts"
         self.data = name_source(self.source) if self.is_scored else name_source(self.source, "labelled files")
-        self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} ({self.data})"
+        self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} from {self.data}"
         self.said: dict[str, Any] = _SAID["scored" if self.is_scored else "texts"]
         self.uses, self.not_for, self.limits = (self.said[name] for name in ("uses", "not_for", "limits"))
         self.personal = str(self.said["personal"])
@@ -246,8 +232,8 @@ class _About:
             lines.append(said["languages"].format(languages=", ".join(languages)))
         if self.kind == "synthetic":
             lines.append(said["invented"])
-        remarks = [*map(without_options, remark_on_release(self.manifest))]
-        return lines + [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]
+        remarks = [*(remark.text for remark in remark_on_release(self.manifest)), *list_one_sided(self.manifest)]
+        return lines + [f"{remark[:1].upper()}{remark[1:]}" for remark in remarks]
 
     def references(self) -> list[Mapping[str, Any]]:
         """List what to cite besides the release."""
