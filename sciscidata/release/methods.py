@@ -8,12 +8,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, cast
 
-from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.eligibility import list_removed
 from sciscidata.errors import ConfigError
 from sciscidata.own_label import stated_label
 from sciscidata.release.context import MOST_REFERENCES, has_context
-from sciscidata.release.documents import list_references, name_source, remark_on_release
+from sciscidata.release.documents import find_changed_options, list_references, name_source, remark_on_release
 from sciscidata.release.manifest import describe_given_split, describe_judged, lacks_scores
 from sciscidata.release.read import Release, list_splits, read_release, read_settings
 from sciscidata.release.remarks import list_one_sided
@@ -113,14 +112,10 @@ def _describe_index(manifest: Mapping[str, Any]) -> Iterator[str]:
         f"{window} later: (n_i - n_j) / (n_i + n_j + n_k). Here n_i of them cite the focal work but none of its "
         "references, n_j cite both, and n_k cite only its references."
     )
-    usual, options = CDConfig().stated(), dict(cd)
-    named = [name for name in COMPAT if CDConfig.compat(name).stated() == options]
+    changed, named = find_changed_options(cd)
     if named:
         yield f"The convention is that of {' and of '.join(named)}."
     else:
-        changed = {
-            name: value for name, value in options.items() if name != "window_years" and value != usual.get(name)
-        }
         if not cd.get("same_year"):
             yield "Citers of the focal work's own year do not count."
         if changed:

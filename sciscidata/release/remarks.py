@@ -50,14 +50,14 @@ def list_remarks(manifest: Mapping[str, Any], source: str) -> list[Remark]:
             fact, _, remedy = text.partition(" If the dates are right, ")
             remarks.append(Remark(fact, f"If the dates are right, {remedy}", is_warning=False))
     checks = {check["name"]: check for check in manifest.get("diagnostics", []) if check["level"] == "warning"}
-    labels = _remark_on_labels(manifest, checks.pop("label_confidence", {}).get("text", ""))
+    checks.pop("label_confidence", None)
     coverage = _remark_on_coverage(manifest, is_warning=checks.pop("cited_ids", None) is not None)
     for name, check in checks.items():
         fact, colon, why = check["text"].partition(": ")
         own = not colon or "not left out" in why  # the check says more than its row
         row = None if own else said.get("swapped" if "swapped" in why else name)
         remarks.append(Remark(f"{fact}. {row['means']}", row["remedy"]) if row else Remark(check["text"]))
-    remarks += labels + coverage
+    remarks += remark_on_labels(manifest) + coverage
     texts = remark_on_novelty(manifest.get("atypicality"), manifest["thresholds"].get("novelty_rule"), source)
     return remarks + [Remark(text) for text in texts]
 
@@ -90,8 +90,10 @@ def find_unsure(text: str) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
     return back, {label: (of - lost, of) for label, lost, of in n}
 
 
-def _remark_on_labels(manifest: Mapping[str, Any], unsure: str) -> list[Remark]:
+def remark_on_labels(manifest: Mapping[str, Any]) -> list[Remark]:
     """Say how many labels come back, how high any model gets, and what is left of sure ones."""
+    checks = [one for one in manifest.get("diagnostics", []) if one["name"] == "label_confidence"]
+    unsure = next((check["text"] for check in checks if check["level"] == "warning"), "")
     back, left = find_unsure(unsure)
     lines, remedy = list[str](), ""
     if back:
@@ -108,12 +110,13 @@ def _remark_on_labels(manifest: Mapping[str, Any], unsure: str) -> list[Remark]:
 
 
 class Limits(NamedTuple):
-    """What a model can reach on the test works: shares of right answers, and what half of an interval spans."""
+    """What a model can reach: shares of right answers, on how many works, and what half of an interval spans."""
 
     guess: float
     best: float | None
     n: int
     half: float
+    noun: str
 
     @property
     def is_small(self) -> bool:
@@ -135,19 +138,20 @@ def find_limits(manifest: Mapping[str, Any]) -> Limits | None:
         return None
     low, high = wilson_interval(0.5, n)
     best = manifest["ceiling"]["accuracy"] if column == "disruption_label" and "ceiling" in manifest else None
-    return Limits(max(sums) / n, best, n, float(high - low) / 2)
+    noun = "test works" if judged == ["test"] else "works"
+    return Limits(max(sums) / n, best, n, float(high - low) / 2, noun)
 
 
 def describe_limits(manifest: Mapping[str, Any]) -> list[str]:
-    """Say how high the best model and a guess get on a release whose ceiling is known, and how sure a result is."""
+    """Say how high a guess gets on a release, the best model if that is known, and how sure a result is."""
     limits = find_limits(manifest)
-    if limits is None or limits.best is None:
+    if limits is None:
         return []
-    best, guess = round(100 * limits.best), round(100 * limits.guess)
-    return [
-        f"The best possible model gets {best} % right here; guessing gets {guess} %.",
-        f"With {limits.n:,} test works, a result is known within {100 * limits.half:.0f} points.",
-    ]
+    guess = f"guessing gets {100 * limits.guess:.0f} %"
+    text = f"G{guess[1:]} right here."
+    if limits.best is not None:
+        text = f"The best possible model gets {100 * limits.best:.0f} % right here; {guess}."
+    return [text, f"With {limits.n:,} {limits.noun}, a result is known within {100 * limits.half:.0f} points."]
 
 
 def is_demonstration(manifest: Mapping[str, Any]) -> bool:
