@@ -128,12 +128,6 @@ def print_release(release: Release, seconds: float | None = None, *, verbose: bo
     yield Heading(name_release(manifest))
     yield describe_rows(manifest)
     yield from (f"  {line}" for line in list_skipped(manifest.get("source", {})))
-    if verbose:
-        yield ""
-        yield from _list_source(manifest.get("source", {}))
-        yield from (
-            f"  {file['name']}: sha256 {file['sha256']}" for file in manifest.get("source", {}).get("inputs", [])
-        )
     if "filters" in manifest.get("counts", {}):
         yield ""
         yield Heading(name_removed(manifest["counts"]))
@@ -154,6 +148,23 @@ def print_release(release: Release, seconds: float | None = None, *, verbose: bo
 def _fill(mark: str, text: str) -> list[str]:
     """Write a text as lines behind a mark."""
     return textwrap.wrap(text, _WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark), break_on_hyphens=False)
+
+
+def list_facts(release: Release) -> list[str]:
+    """List what nobody needs at first: facts of the source, and the SHA-256 of what was read and written."""
+    files, digest, source = (
+        release.manifest["files"],
+        release.manifest["manifest_sha256"],
+        release.manifest.get("source", {}),
+    )
+    width = max(map(len, [*files, MANIFEST]))
+    return [
+        *_list_source(source),
+        *(f"  {file['name']}: sha256 {file['sha256']}" for file in source.get("inputs", [])),
+        f"files: {shown(release.folder)}",
+        *(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}" for name, facts in files.items()),
+        f"  {MANIFEST:<{width}} {'':>12}        sha256 {digest} (without this line)",
+    ]
 
 
 def describe_rows(manifest: dict[str, Any]) -> str:
@@ -194,10 +205,7 @@ def _list_files(release: Release, seconds: float | None, *, verbose: bool) -> It
     done = "release" if seconds is None else f"Done in {seconds:.0f} s"
     yield f"{done}: {place}   {len(files) + 1} files, {size}, {hashes}"
     if verbose:
-        width = max(map(len, [*files, MANIFEST]))
-        for name, facts in files.items():
-            yield f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}"
-        yield f"  {MANIFEST:<{width}} {'':>12}        sha256 {digest} (without this line)"
+        yield from list_facts(release)
     quoted, page = shlex.quote(place), shlex.quote(f"{release.folder.name}.html")
     if seconds is not None:
         yield f"Next   sciscidata verify {quoted}"

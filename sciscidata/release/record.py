@@ -42,6 +42,15 @@ def describe_work(work: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def list_counts(work: dict[str, Any]) -> list[str]:
+    """List the same in short, as far as it is known: "n_i 2", "n_j 0", "disruptive", "comes back 34 %"."""
+    counts = [f"{name} {work[name]:,}" for name in ("n_i", "n_j", "n_k") if work.get(name) is not None]
+    index = [] if work.get("cd_index") is None else [f"CD index {work['cd_index']:.2f}"]
+    back = [] if work.get("label_confidence") is None else [f"comes back {100 * work['label_confidence']:.0f} %"]
+    labels = [work[f"{kind}_label"] for kind in ("disruption", "novelty") if work.get(f"{kind}_label")]
+    return [*counts, *index, *labels[:1], *back, *labels[1:]]
+
+
 def describe_record(release: Release) -> list[tuple[str, str]]:
     """Describe the first work of a release: title, year, counts and labels."""
     works = getattr(release, next(split for split in release.splits if release.manifest["sides"][split]["rows"]))
