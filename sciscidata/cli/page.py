@@ -39,7 +39,7 @@ from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.release.context import CONTEXT
 from sciscidata.release.documents import describe_pictures, name_release
 from sciscidata.release.export import LINES
-from sciscidata.release.manifest import join_counts
+from sciscidata.release.manifest import join_counts, lacks_scores
 from sciscidata.release.methods import describe_methods
 from sciscidata.release.read import Release, read_release
 from sciscidata.release.record import list_counts, put_counts
@@ -64,13 +64,21 @@ _NAMES: Final = {
 }
 _NUMBERS: Final = ("publication_year", "cited_by_count", "cd_index", "novelty_score", "conventionality_score")
 _SHARES: Final = {0.0: "min", 0.1: "p10", 0.5: "median", 0.9: "p90", 1.0: "max"}
+#: Facts of a work that need no name.
+_BARE: Final = ("publication_year", "primary_field")
 #: No facts of an example: they stand elsewhere.
 _ELSEWHERE: Final = (
     *("title", "abstract", "openalex_id", "work_id", ORIGINAL_ID, *CONTEXT),
     *("n_i", "n_j", "n_k", "cd_index", *VOCABULARIES, "label_confidence"),
+    *(*_BARE, "concepts", "novelty_score", "conventionality_score"),
 )
 _LOOK: Final = plots.Look(width="one", title="")
 _N_EXAMPLES, _MOST_FIELDS, _HEADING, _MOST_REMARKS = 20, 30, 90, 3
+_READING: Final = (
+    "In its window, n_i works cite a work alone, n_j with one of its references, n_k only its references. A label comes "
+    "back in so many of 100 works like it, if they are cited anew."
+)
+_DRAWN: Final = "These works were drawn with equal classes, so their quantiles are not those of the source."
 _STYLE: Final = """:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
 body { max-width: 72rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
 h1 { line-height: 1.2; }
@@ -83,14 +91,16 @@ td:first-child, th:first-child, .left { text-align: left; white-space: pre-wrap;
 article { border-top: 1px solid #8884; padding: .4rem 0; }
 article h3 { margin: 0; font-size: 1rem; }
 article p { margin: .1rem 0; }
-.counts { float: right; text-align: right; margin-left: 1rem; max-width: 24rem; }
+header { display: flex; justify-content: space-between; gap: 1rem; }
+.counts { text-align: right; flex: none; }
 img { background: #fff; box-sizing: border-box; padding: 6px; width: 100%; max-width: 60rem; }
 figure { display: inline-block; width: 24rem; max-width: 100%; margin: 0 1rem 1rem 0; vertical-align: top; }
-figure.stored { width: 100%; max-width: 60rem; }
+figure.stored { width: 100%; max-width: 60rem; overflow-x: auto; }
+figure.stored img { min-width: 40rem; }
 td:last-child, th:last-child { padding-right: 0; }
 @media (max-width: 44rem) {
   body { padding: .5rem; } figure { margin-right: 0; } table { font-size: .75rem; } td, th { padding-right: .4rem; }
-  .counts { float: none; text-align: left; margin: 0; }
+  header { display: block; } .counts { text-align: left; }
 }"""
 
 
@@ -170,14 +180,17 @@ def _show_release(release: Release) -> tuple[str, str]:
         _figure(_image((release.folder / name).read_bytes(), text), f"{text}.", "stored")
         for name, text in describe_pictures(manifest).items()
     ]
+    reading = "" if lacks_scores(manifest) else f"<p>{_READING}</p>"
+    is_equal = manifest["split"].get("balance") != "none"
+    drawn = f"<p>{_DRAWN}</p>" if is_equal else ""
     filters = tabulate_filters(manifest) if "filters" in manifest.get("counts", {}) else None
     parts = {
-        f"{mixed.height} of {_count_works(works)}": _articles(put_counts(release, mixed), names),
+        f"{mixed.height} of {_count_works(works)}": reading + _articles(put_counts(release, mixed), names),
         "Pictures": "".join([*stored, _draw_works(counted)]),
         "Also to know": _list(more),
         "Labels": "".join(map(_show_part, describe_classes(manifest, verbose=True))),
         name_removed(manifest["counts"]) if filters else "": _show_part(filters) if filters else "",
-        **_quantiles(counted, names),
+        **{title: table + drawn for title, table in _quantiles(counted, names).items()},
         **_fields(counted, by_split),
     }
     box = f'<section class="first"><h2>Read this first</h2>{_list(few)}</section>' if few else ""
@@ -267,13 +280,19 @@ def _articles(works: pl.DataFrame, names: Mapping[str, str]) -> str:
 
 def _article(work: dict[str, Any], names: Mapping[str, str]) -> str:
     known = {name: value for name, value in work.items() if name not in _ELSEWHERE and value not in (None, [])}
-    facts = [work["openalex_id"], *(f"{_name(name, names)} {_value(name, value)}" for name, value in known.items())]
+    facts = [_value(name, value) for name in ("openalex_id", *_BARE) if (value := work.get(name)) is not None]
+    cited = known.pop("cited_by_count", None)
+    facts += [] if cited is None else [f"{cited:,} {names['cited_by_count']}"]
+    facts += [f"{_name(name, names)} {_value(name, value)}" for name, value in known.items()]
     text = work["abstract"] or ""
     first = text if len(text) <= _HEADING else f"{text[:_HEADING].rsplit(' ', 1)[0]} …"
-    counts = f'<p class="counts">{_text(said)}</p>' if (said := " · ".join(list_counts(work))) else ""
-    body = f"{counts}<h3>{_text(work['title'] or first or 'without a title')}</h3><p>{_text(' · '.join(facts))}</p>"
-    if text:
-        body += _fold("abstract" if work["title"] else "text", f"<p>{_text(text)}</p>")
+    counts = "".join(f"<div>{_text(line)}</div>" for line in list_counts(work))
+    body = f"<h3>{_text(work['title'] or first or 'without a title')}</h3>"
+    body = f'<header>{body}<div class="counts">{counts}</div></header>' if counts else body
+    body += f"<p>{_text(' · '.join(facts))}</p>"
+    topics = f"<p>Topics: {_text(', '.join(work['concepts']))}</p>" if work.get("concepts") else ""
+    if text or topics:
+        body += _fold("abstract" if work["title"] else "text", f"<p>{_text(text)}</p>{topics}")
     for name, lines in _list_context(work).items():
         body += _fold(name, _list(lines, "ul"))
     return f"<article>{body}</article>\n"
@@ -342,7 +361,7 @@ def draw_into_page(plot: Callable[..., Figure], works: object, **options: str) -
     return _figure(_image(content.getvalue(), caption), caption)
 
 
-def _figure(image: str, caption: str, kind: str = "drawn") -> str:
+def _figure(image: str, caption: object, kind: str = "drawn") -> str:
     return f'<figure class="{kind}">{image}<figcaption>{_text(caption)}</figcaption></figure>'
 
 

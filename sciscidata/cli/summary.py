@@ -132,7 +132,8 @@ def print_release(release: Release, seconds: float | None = None, *, verbose: bo
         yield ""
         yield Heading(name_removed(manifest["counts"]))
         yield tabulate_filters(manifest, by_class=verbose)
-    yield from describe_classes(manifest, verbose=verbose)
+    for part in describe_classes(manifest, verbose=verbose):
+        yield from _fill("", part) or [""] if isinstance(part, str) else [part]
     if remarks := remarks_by_flags(manifest):
         yield ""
         yield Heading("Read this before you use it")
@@ -168,10 +169,17 @@ def list_facts(release: Release) -> list[str]:
 
 
 def describe_rows(manifest: dict[str, Any]) -> str:
-    """Say how many works each split has, and of which day the data are."""
-    rows = ", ".join(f"{manifest['sides'][split]['rows']:,} {split}" for split in list_splits(manifest))
+    """Say how many works each split has, how many labels there are, and of which day the data are."""
+    splits, noun = list_splits(manifest), "texts" if lacks_scores(manifest) else "works"
+    rows = " + ".join(f"{manifest['sides'][split]['rows']:,} {split}" for split in splits)
+    labels = [
+        f"{len(words)} {column.removesuffix('_label')}"
+        for column, words in vocabularies(stated_label(manifest)).items()
+        if any(any(manifest["class_counts"][split][column].values()) for split in splits)
+    ]
     date = manifest.get("source", {}).get("data_date")
-    return f"{rows}; data of {date}" if date else rows
+    said = [f"{rows} {noun}", *([f"{' and '.join(labels)} labels"] if labels else [])]
+    return ", ".join([*said, *([f"data of {date}"] if date else [])])
 
 
 def describe_classes(manifest: dict[str, Any], *, verbose: bool = False) -> Iterator[Part]:
@@ -180,8 +188,7 @@ def describe_classes(manifest: dict[str, Any], *, verbose: bool = False) -> Iter
     if not lacks_scores(manifest):
         yield ""
         yield tabulate_classes(manifest, "disruption_label")
-        for said in filter(None, [describe_judged(manifest), describe_unread(manifest.get("counts", {}))]):
-            yield from _fill("", said)
+        yield from filter(None, [describe_judged(manifest), describe_unread(manifest.get("counts", {}))])
     if has_novelty:
         yield ""
         yield tabulate_classes(manifest, "novelty_label")

@@ -43,12 +43,13 @@ def describe_work(work: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def list_counts(work: dict[str, Any]) -> list[str]:
-    """List the same in short, as far as it is known: "n_i 2", "n_j 0", "disruptive", "comes back 34 %"."""
+    """Say the same in two short lines, as far as it is known: counts and index; labels and how often they come back."""
     counts = [f"{name} {work[name]:,}" for name in ("n_i", "n_j", "n_k") if work.get(name) is not None]
     index = [] if work.get("cd_index") is None else [f"CD index {work['cd_index']:.2f}"]
     back = [] if work.get("label_confidence") is None else [f"comes back {100 * work['label_confidence']:.0f} %"]
     labels = [work[f"{kind}_label"] for kind in ("disruption", "novelty") if work.get(f"{kind}_label")]
-    return [*counts, *index, *labels[:1], *back, *labels[1:]]
+    lines = (" · ".join([*counts, *index]), " · ".join([", ".join([*labels[:1], *back]), *labels[1:]]))
+    return [*filter(None, lines)]
 
 
 def describe_record(release: Release) -> list[tuple[str, str]]:

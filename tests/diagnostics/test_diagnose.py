@@ -21,7 +21,7 @@ from sciscidata.diagnostics.picture import _MEANING, plot_diagnostics
 from sciscidata.eligibility import list_removed
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.options.parser import translate
-from sciscidata.sampling.manifest_entries import remark_on_filters
+from sciscidata.sampling.manifest_entries import find_one_sided
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
 from tests.real_graphs import scan_real
 
@@ -261,7 +261,7 @@ def test_the_summary_tells_what_the_manifest_tells(release, capsys):
     manifest = ssd.read_release(release.out).manifest
     warned = [check["text"] for check in manifest["diagnostics"] if check["level"] == "warning"]
     notes = {name: note for name, note, _ in list_removed(manifest)}
-    for text in [*warned, *remark_on_filters(manifest["counts"], notes)]:
+    for text in [*warned, *find_one_sided(manifest["counts"], notes)]:
         assert f"warning: {translate(text, list_settings())}" in printed
     head = next(line for line in printed.splitlines() if line.startswith("works") and "number" in line)
     assert head.split() == ["works", "number", "disruptive", "consolidating", "neutral"]
@@ -284,13 +284,11 @@ def test_ingest_and_graph_log_the_warnings(tmp_path, caplog):
 def test_a_filter_that_costs_one_class_is_named_only_if_it_costs_more_than_its_share():
     scored = {"disruption_label": {"disruptive": 5, "consolidating": 5, "neutral": 90}}
     removed = {"few_citations": {"disruption_label": {"disruptive": 0, "consolidating": 0, "neutral": 30}}}
-    assert remark_on_filters({"scored": scored, "removed": removed}, {}) == []
-    assert remark_on_filters({}, {}) == []
+    assert find_one_sided({"scored": scored, "removed": removed}) == []
+    assert find_one_sided({}) == []
     scored["disruption_label"]["disruptive"] = 60
-    assert remark_on_filters({"scored": scored, "removed": removed}, {}) == [
-        "left out by 'few_citations' are almost only neutral works: 30 of 30 with a label (100.0%), against 58.1% of "
-        "all."
-    ]
+    (found,) = find_one_sided({"scored": scored, "removed": removed})
+    assert found.describe() == "30 have a disruption label, all of them neutral"
 
 
 @pytest.mark.parametrize("write", [write_cd_index, write_atypicality])
