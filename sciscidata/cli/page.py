@@ -75,8 +75,8 @@ _ELSEWHERE: Final = (
 _LOOK: Final = plots.Look(width="one", title="")
 _N_EXAMPLES, _MOST_FIELDS, _HEADING, _MOST_REMARKS = 20, 30, 90, 3
 _READING: Final = (
-    "In its window, n_i works cite a work alone, n_j with one of its references, n_k only its references. A label comes "
-    "back in so many of 100 works like it, if they are cited anew."
+    "In its window, n_i works cite a work alone, n_j with one of its references, n_k only its references. A label "
+    "comes back in so many of 100 works like it, if they are cited anew."
 )
 _DRAWN: Final = "These works were drawn with equal classes, so their quantiles are not those of the source."
 _STYLE: Final = """:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
@@ -99,7 +99,7 @@ figure.stored { width: 100%; max-width: 60rem; overflow-x: auto; }
 figure.stored img { min-width: 40rem; }
 td:last-child, th:last-child { padding-right: 0; }
 @media (max-width: 44rem) {
-  body { padding: .5rem; } figure { margin-right: 0; } table { font-size: .75rem; } td, th { padding-right: .4rem; }
+  body { padding: .5rem; } figure { margin-right: 0; } table { font-size: .7rem; } td, th { padding-right: .25rem; }
   header { display: block; } .counts { text-align: left; }
 }"""
 
