@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import Any
 
@@ -34,12 +35,22 @@ def describe_work(work: dict[str, Any]) -> list[tuple[str, str]]:
         alone = f"{n_i:,} works cite it alone (n_i), {n_j:,} with one of its references (n_j)"
         rows.append(("in its window", alone + ("" if n_k is None else f", {n_k:,} only its references (n_k)")))
     if work["cd_index"] is not None:
-        rows.append(("CD index", f"{work['cd_index']:.2f}"))
+        rows.append(("CD index", f"{_show_ratio(work)}{work['cd_index']:.2f}"))
     rows += [(f"{kind} label", label) for kind in ("disruption", "novelty") if (label := work[f"{kind}_label"])]
     if (back := work.get("label_confidence")) is not None:
         again = f"cited anew, {100 * back:.0f} of 100 works like it would be {work['disruption_label']} again"
         rows.insert([name for name, _ in rows].index("disruption label") + 1, ("comes back", again))
     return rows
+
+
+def _show_ratio(work: dict[str, Any]) -> str:
+    """Show how the index follows from the counts, if it does."""
+    counts: list[Any] = [work.get(name) for name in ("n_i", "n_j", "n_k")]
+    if None in counts or not sum(counts):
+        return ""
+    n_i, n_j, n_k = counts
+    follows = math.isclose((n_i - n_j) / (n_i + n_j + n_k), work["cd_index"], abs_tol=1e-9)
+    return f"({n_i:,} - {n_j:,}) / ({n_i:,} + {n_j:,} + {n_k:,}) = " if follows else ""
 
 
 def list_counts(work: dict[str, Any]) -> list[str]:

@@ -117,6 +117,7 @@ class Limits(NamedTuple):
     n: int
     half: float
     noun: str
+    kind: str
 
     @property
     def is_small(self) -> bool:
@@ -128,9 +129,11 @@ def find_limits(manifest: Mapping[str, Any]) -> Limits | None:
     """Find what a model can reach on the works that judge it: the test works, or all of a release without any."""
     label = stated_label(manifest)
     splits = list_splits(manifest) if "sides" in manifest else ()
-    column = "disruption_label"
-    if label is not None and (str(manifest["split"].get("balance")).startswith("label") or "ceiling" not in manifest):
+    column, balance = "disruption_label", str(manifest["split"].get("balance"))
+    if label is not None and (balance.startswith("label") or "ceiling" not in manifest):
         column = label.name
+    elif balance.startswith("novelty"):
+        column = "novelty_label"
     judged = ["test"] if any(manifest["class_counts"][s][column].values() for s in splits if s == "test") else splits
     by_class = [manifest["class_counts"][split][column].values() for split in judged]
     sums = [sum(of) for of in zip(*by_class, strict=True)]
@@ -139,7 +142,8 @@ def find_limits(manifest: Mapping[str, Any]) -> Limits | None:
     low, high = wilson_interval(0.5, n)
     best = manifest["ceiling"]["accuracy"] if column == "disruption_label" and "ceiling" in manifest else None
     noun = "test works" if judged == ["test"] else "works"
-    return Limits(max(sums) / n, best, n, float(high - low) / 2, noun)
+    kind = column.removesuffix("_label").replace("_", " ")
+    return Limits(max(sums) / n, best, n, float(high - low) / 2, noun, kind)
 
 
 def describe_limits(manifest: Mapping[str, Any]) -> list[str]:
@@ -147,10 +151,10 @@ def describe_limits(manifest: Mapping[str, Any]) -> list[str]:
     limits = find_limits(manifest)
     if limits is None:
         return []
-    guess = f"guessing gets {100 * limits.guess:.0f} %"
-    text = f"G{guess[1:]} right here."
+    guess = f"{100 * limits.guess:.0f} %"
+    text = f"Guessing gets {guess} of the {limits.kind} labels right."
     if limits.best is not None:
-        text = f"The best possible model gets {100 * limits.best:.0f} % right here; {guess}."
+        text = f"The best possible model gets {100 * limits.best:.0f} % right here; guessing gets {guess}."
     return [text, f"With {limits.n:,} {limits.noun}, a result is known within {100 * limits.half:.0f} points."]
 
 

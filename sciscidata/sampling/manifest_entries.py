@@ -181,7 +181,7 @@ class OneSided(NamedTuple):
     def describe(self) -> str:
         """Say it behind the number of removed works."""
         which = "all" if self.n == self.of else f"{self.n:,}"
-        return f"{self.of:,} have a {self.kind} label, {which} of them {self.label}"
+        return f"{self.of:,} {self.kind} labels, {which} of them {self.label}"
 
 
 def find_one_sided(counts: Mapping[str, Any]) -> list[OneSided]:

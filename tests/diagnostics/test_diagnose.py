@@ -288,7 +288,7 @@ def test_a_filter_that_costs_one_class_is_named_only_if_it_costs_more_than_its_s
     assert find_one_sided({}) == []
     scored["disruption_label"]["disruptive"] = 60
     (found,) = find_one_sided({"scored": scored, "removed": removed})
-    assert found.describe() == "30 have a disruption label, all of them neutral"
+    assert found.describe() == "30 disruption labels, all of them neutral"
 
 
 @pytest.mark.parametrize("write", [write_cd_index, write_atypicality])
