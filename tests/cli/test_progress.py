@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import sys
 
 import pytest
@@ -20,7 +21,7 @@ from sciscidata.terminal.progress import progress_bar
 
 
 def steps(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [message for message in caplog.messages if message.startswith("step ")]
+    return [message for message in caplog.messages if re.match(r"\[\d/\d\] ", message)]
 
 
 def test_a_build_names_its_steps_and_hashes_its_citations_once(tmp_path, caplog, monkeypatch):
@@ -30,18 +31,18 @@ def test_a_build_names_its_steps_and_hashes_its_citations_once(tmp_path, caplog,
     source, split = ssd.SyntheticConfig(n_works=1_500), ssd.SplitConfig(n_train=9, n_test=0)
     ssd.build(ssd.BuildConfig(source=source, out=tmp_path / "slice", split=split, cache_dir=tmp_path / "cache"))
     assert steps(caplog) == [
-        "step 1/6: read works",
-        "step 2/6: build the citation graph",
-        "step 3/6: score disruption",
-        "step 4/6: score novelty",
-        "step 5/6: filter and draw",
-        "step 6/6: write the release",
+        "[1/6] read works",
+        "[2/6] build the citation graph",
+        "[3/6] score disruption",
+        "[4/6] score novelty",
+        "[5/6] filter and draw",
+        "[6/6] write the release",
     ]
     assert hashes == [1]
     caplog.clear()
     export = ssd.BuildConfig(source=source, out=tmp_path / "all", cache_dir=tmp_path / "cache", novelty=None)
     ssd.export_labelled(export)
-    assert steps(caplog)[-1] == "step 4/4: write labelled works"
+    assert steps(caplog)[-1] == "[4/4] write labelled works"
 
 
 def test_the_first_use_line_comes_once_and_only_when_our_loops_are_compiled(caplog, monkeypatch):

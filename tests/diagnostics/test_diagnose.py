@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import polars as pl
@@ -21,6 +22,7 @@ from sciscidata.diagnostics.picture import _MEANING, plot_diagnostics
 from sciscidata.eligibility import list_removed
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.options.parser import translate
+from sciscidata.release.documents import remark_on_release
 from sciscidata.sampling.manifest_entries import find_one_sided
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
 from tests.real_graphs import scan_real
@@ -259,12 +261,18 @@ def test_the_summary_tells_what_the_manifest_tells(release, capsys):
     assert main(["describe", str(release.out)]) == 0
     printed = capsys.readouterr().out
     manifest = ssd.read_release(release.out).manifest
-    warned = [check["text"] for check in manifest["diagnostics"] if check["level"] == "warning"]
-    notes = {name: note for name, note, _ in list_removed(manifest)}
-    for text in [*warned, *find_one_sided(manifest["counts"], notes)]:
-        assert f"warning: {translate(text, list_settings())}" in printed
-    head = next(line for line in printed.splitlines() if line.startswith("works") and "number" in line)
-    assert head.split() == ["works", "number", "disruptive", "consolidating", "neutral"]
+    lines = " ".join(printed.split())
+    remarks = remark_on_release(manifest)
+    assert len(remarks) >= sum(check["level"] == "warning" for check in manifest["diagnostics"])
+    for number, remark in enumerate(remarks, 1):
+        assert lines.count(translate(remark.text, list_settings())) == 1
+        assert f" {number} {remark.text[:20]}" in lines
+        assert translate(remark.remedy, list_settings()) in lines
+    for one in find_one_sided(manifest["counts"]):
+        assert one.describe() in lines
+    removed = printed.partition("may not be drawn\n")[2].partition("\n\n")[0].splitlines()
+    numbers = [int(re.search(r"  ([\d,]+)(  |$)", line)[1].replace(",", "")) for line in removed]
+    assert numbers == sorted((n for *_, n in list_removed(manifest)), reverse=True)
 
 
 def test_ingest_and_graph_log_the_warnings(tmp_path, caplog):
