@@ -115,7 +115,7 @@ def show_steps(*names: str, then: str = "", notes_of: str = "") -> Generator[Non
     class Shown(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             said = record.getMessage()
-            if record.name != logger.name:
+            if not hasattr(record, "step"):
                 heartbeat.note(said)
                 return
             heartbeat.begin(said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import re
 import sys
 
@@ -17,7 +18,7 @@ from sciscidata.graph import graph as graphs
 from sciscidata.storage import cache, cached_folder
 from sciscidata.terminal import progress
 from sciscidata.terminal.messages import show_cursor
-from sciscidata.terminal.progress import progress_bar
+from sciscidata.terminal.progress import AT_END, StepLines, begin_step, end_step, name_steps, progress_bar
 
 
 def steps(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -109,6 +110,48 @@ def test_an_interrupt_clears_the_line_of_the_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     show_cursor()
     assert sys.stderr.getvalue() == "\r\x1b[2K\x1b[?25h"
+
+
+class Stream(io.StringIO):
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+def on_screen(text: str) -> str:
+    """What a terminal shows: a line that is cleared is written anew."""
+    return "\n".join(line.rpartition("\r\x1b[2K")[2] for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_what_a_step_has_found_stands_behind_its_name_on_a_terminal_and_in_a_pipe(is_terminal, monkeypatch, caplog):
+    stream = Stream(is_terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
+    handler, said = StepLines(holds=True), logging.getLogger("sciscidata.said")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    caplog.set_level(logging.INFO, "sciscidata")
+    end_step("nothing runs")
+    with name_steps("read", "draw works"):
+        begin_step("read")
+        end_step("", "2 works", "as of 2023-04-01")
+        said.info("reusing /a/path", extra={"fact": "reused from cache"})
+        said.info("reusing /b/path", extra={"fact": "reused from cache"})
+        begin_step("draw works")
+        said.warning("careful", extra=AT_END)
+        said.warning("a word from elsewhere")
+    handler.tell_held()
+    shown = on_screen(stream.getvalue())
+    assert shown.splitlines() == [
+        "[1/2] read        2 works, as of 2023-04-01; reused from cache",
+        "[2/2] draw works",
+        "a word from elsewhere",
+        "careful",
+    ]
+    assert ("\r" in stream.getvalue()) == is_terminal
 
 
 def test_reusing_is_said_of_what_an_earlier_run_has_made_and_once(tmp_path, caplog, monkeypatch):
