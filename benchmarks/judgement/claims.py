@@ -1,7 +1,7 @@
 """Compute what the note on judgement says beside its tables, from kept results alone: ``claims.py`` prints it.
 
-A claim is a piece of a sentence with its figures. A test looks for each in ``benchmarks/notes/judgement.md``, and
-for the main ones in ``docs/rl/judgement.md``, too.
+A claim is a piece of a sentence with its figures. A test looks for each of them in ``benchmarks/notes/judgement.md``,
+and for the main ones in ``docs/rl/judgement.md``, too.
 """
 
 from __future__ import annotations
