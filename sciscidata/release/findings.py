@@ -27,8 +27,9 @@ def say_classes(counts: Mapping[str, int], *, is_synthetic: bool = False) -> str
     total = sum(counts.values())
     if not total:
         return ""
-    said = {label: f"{n:,} {_DO.get(label, (f'is {label}', f'are {label}'))[n != 1]}" for label, n in counts.items()}
-    largest = max(counts, key=lambda label: counts[label])
+    ordered = sorted(counts.items(), key=lambda one: -one[1])
+    said = {label: f"{n:,} {_DO.get(label, (f'is {label}', f'are {label}'))[n != 1]}" for label, n in ordered}
+    largest = next(iter(said))
     if 2 * counts[largest] > total:
         others = ", ".join(text for label, text in said.items() if label != largest)
         does = _DO.get(largest, ("", f"are {largest}"))[1]
