@@ -271,7 +271,7 @@ def _quantiles(
     for name, of in reversed(notes.values()):
         if said := of.count_left_out(rows, name).describe():
             table += f"<p>{_text(f'{shown[name]}:{said}')}</p>"
-    return {"Years, citations and scores": table}
+    return {"Years, citations and scores": table} if lines else {}
 
 
 def _articles(works: pl.DataFrame, names: Mapping[str, str]) -> str:

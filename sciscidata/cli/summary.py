@@ -63,8 +63,12 @@ class Table(NamedTuple):
 
     def lines(self) -> list[str]:
         """Write it as lines of text."""
-        cells = [self.head, *self.rows] if any(self.head) else self.rows
-        return align_columns(cells, right=[n for n in range(len(self.head)) if n not in self.left])
+        columns = zip(*([self.head] if any(self.head) else []), *self.rows, strict=True)
+        fitted = [
+            column if n in self.left else [cell.rjust(max(map(len, column))) for cell in column]
+            for n, column in enumerate(columns)
+        ]
+        return align_columns([*zip(*fitted, strict=True)])
 
 
 class Heading(str):

@@ -69,7 +69,7 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
     }
     for remark in remark_on_release(facts):
         if remark.is_warning:
-            logger.warning("%s %s", remark.text, remark.remedy, extra=AT_END)
+            logger.warning("%s", f"{remark.text} {remark.remedy}".rstrip(), extra=AT_END)
     return facts
 
 

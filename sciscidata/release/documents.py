@@ -114,10 +114,10 @@ def describe_pictures(manifest: Mapping[str, Any]) -> dict[str, str]:
     judged = counts.get("judged") or counts
     columns = {"disruption.png": (judged, "disruption_label"), "novelty.png": (counts, "novelty_label")}
     columns |= {"label.png": (counts, label.name)} if label else {}
-    is_synthetic = manifest.get("source", {}).get("kind") == "synthetic"
+    is_synthetic, words = manifest.get("source", {}).get("kind") == "synthetic", vocabularies(label)
     said = {"comparison.png": "CD indices as published, against those computed here"}
     said |= {
-        name: say_classes(of["eligible"][column], is_synthetic=is_synthetic)
+        name: say_classes({word: of["eligible"][column][word] for word in words[column]}, is_synthetic=is_synthetic)
         for name, (of, column) in columns.items()
         if "eligible" in of
     }
@@ -261,7 +261,10 @@ class _About:
         found: dict[str, int] = self._part("counts").get("eligible", {}).get(column, {})
         if not (n := sum(found.values())) or has_labels:
             return text
-        shares = [f"{100 * count / n:.0f} % are {word}" for word, count in sorted(found.items(), key=lambda of: -of[1])]
+        shares = [
+            f"{100 * count / n:.0f} % are {word}"
+            for word, count in sorted(found.items(), key=lambda of: (-of[1], of[0]))
+        ]
         return text + said["shares"].format(n=n, shares=", ".join(shares))
 
     def judged(self) -> str:

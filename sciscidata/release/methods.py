@@ -48,7 +48,7 @@ def describe_methods(release: Release | str | Path) -> str:
         >>> with TemporaryDirectory() as home:
         ...     config = BuildConfig(source=ExampleConfig(), out=f"{home}/out", cache_dir=f"{home}/cache", novelty=None)
         ...     print(describe_methods(build(config)).splitlines()[0])
-        **Data.** We read 4,381 works from the example (SYNERGY), as of 2023-04-01. They
+        **Data.** We read 4,381 works from the example (SYNERGY), as of 2023-04-01. They were
     """
     if not isinstance(cast("object", release), Release | str | PathLike):
         raise ConfigError(
@@ -149,11 +149,11 @@ def _describe_labels(manifest: Mapping[str, Any]) -> Iterator[str]:
         )
     classes = manifest.get("counts", {}).get("scored", {}).get("disruption_label", {})
     if n := sum(classes.values()):
-        yield f"Of {counted(n, 'work')} with a label, {_list_classes(classes)}."
+        yield f"{counted(n, 'work has', 'works have')} a label: {_list_classes(classes)}."
     if judged := describe_judged(manifest, of_these=n > 0):
         yield judged
         if by_label := manifest["counts"].get("judged"):
-            yield f"Of all judged works, {_list_classes(by_label['scored']['disruption_label'])}."
+            yield f"Among all judged works, {_list_classes(by_label['scored']['disruption_label'])}."
     elif n:
         yield (
             "Which of them are judged is not known, since the source does not say how many works cite them in the "
@@ -231,7 +231,7 @@ def _describe_sample(manifest: Mapping[str, Any]) -> Iterator[str]:
     balance += f", of the labels {' and '.join(split.labels)} only" if split.labels else ""
     if split.test_fields:
         yield f"{' and '.join(split.test_fields)} is held out: all test works are of it, all others of other fields."
-    yield f"Of these we drew {sizes}, {balance}, by the SHA-256 of each work's id and the seed {split.seed}."
+    yield f"We drew {sizes} from these, {balance}, by the SHA-256 of each work's id and the seed {split.seed}."
     if split.balance != "none":
         yield "So shares of classes in the sample say nothing of the source."
     if has_context(manifest):

@@ -21,6 +21,8 @@ def put_counts(release: Release, works: pl.DataFrame) -> pl.DataFrame:
     if SCORES_FILE not in list_data_files(release.manifest):
         return works
     beside = release.scores.select("openalex_id", "n_i", "n_j", "n_k")
+    if release.manifest.get("source", {}).get("labels") == "trust":  # they need not follow from the counts
+        return works.join(beside, on="openalex_id", how="left", maintain_order="left")
     with suppress(InputNotFoundError):  # published scores have no counts
         confidence = release.label_confidence.select("openalex_id", "label_confidence")
         beside = beside.join(confidence, on="openalex_id", maintain_order="left")
@@ -37,7 +39,7 @@ def describe_work(work: dict[str, Any]) -> list[tuple[str, str]]:
     if work["cd_index"] is not None:
         rows.append(("CD index", f"{_show_ratio(work)}{work['cd_index']:.2f}"))
     rows += [(f"{kind} label", label) for kind in ("disruption", "novelty") if (label := work[f"{kind}_label"])]
-    if (back := work.get("label_confidence")) is not None:
+    if (back := work.get("label_confidence")) is not None and work["disruption_label"]:
         again = f"cited anew, {100 * back:.0f} of 100 works like it would be {work['disruption_label']} again"
         rows.insert([name for name, _ in rows].index("disruption label") + 1, ("comes back", again))
     return rows

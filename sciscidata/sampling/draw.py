@@ -123,7 +123,10 @@ def _draw_or_explain(
     try:
         return draw_split(judged.pool, demand.split, label=demand.label)
     except NotEnoughWorksError as error:
-        lines = [str(error), f"Of {filters['works']:,} works: {removed}" if by_filter else "No filter removed a work."]
+        lines = [
+            str(error),
+            f"There are {filters['works']:,} works. {removed}" if by_filter else "No filter removed a work.",
+        ]
         applied = [name for row in rows if filters.get(row) for name in rows[row].options if getattr(eligibility, name)]
         options = [f"EligibilityConfig.{name}" for name in applied]
         lines += [f"Relaxing a filter that removed works helps, too: {', '.join(options)}."] if options else []
@@ -146,5 +149,5 @@ def _find_remedy(eligibility: EligibilityConfig, filters: Mapping[str, int], tex
     if most > max(filters.get("no_title", 0), filters.get("no_abstract", 0)):
         options = [f"EligibilityConfig.{option}" for option, n in chosen.items() if n == most]
         named = " or ".join(options).replace("EligibilityConfig.listed", "the list of BuildConfig.ids")
-        remedy = f"Of the options that were set, {named} removed most. Change it."
+        remedy = f"Among the options that were set, {named} removed most works. Change it."
     return remedy

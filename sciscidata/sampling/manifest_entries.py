@@ -187,8 +187,8 @@ class OneSided(NamedTuple):
 def find_one_sided(counts: Mapping[str, Any]) -> list[OneSided]:
     """Find the filters that removed almost only works of one class, beyond the share of that class in all works."""
     found: list[OneSided] = []
-    for name, columns in counts.get("removed", {}).items():
-        for column, by_class in columns.items():
+    for name, columns in sorted(counts.get("removed", {}).items()):
+        for column, by_class in sorted(columns.items()):
             n, of_all = sum(by_class.values()), counts["scored"][column]
             label = max(by_class, key=lambda word: by_class[word])
             share, share_of_all = by_class[label] / max(n, 1), of_all[label] / max(sum(of_all.values()), 1)

@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
@@ -37,14 +37,10 @@ def printable(text: object, *, lines: bool = False) -> str:
     return _COMMANDS.sub(show, str(text))
 
 
-def align_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return a table as lines: columns as wide as their longest cells, two spaces apart; some end on the ``right``."""
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table as lines: each column is as wide as its longest cell, two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-    def fit(n: int, cell: str) -> str:
-        return cell.rjust(widths[n]) if n in right else cell.ljust(widths[n])
-
-    return ["  ".join(fit(n, cell) for n, cell in enumerate(row)).rstrip() for row in rows]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def counted(n: int, one: str, many: str = "") -> str:
