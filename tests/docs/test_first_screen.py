@@ -37,6 +37,6 @@ def test_rows_and_counts_are_those_of_the_example():
     single = sum(work["n_i"] + work["n_j"] == 1 for work in disruptive)
     said = " ".join(README.split())
     assert f"In the example {len(disruptive)} papers whose five years are over are disruptive" in said
-    assert f"A single paper cites {single} of them" in said
+    assert f"Each of {single} among them has a single citer" in said
     assert f"half of the {len(disruptive)} labels have a chance below 25 % to come back" in said
     assert statistics.median(work["label_confidence"] for work in disruptive) < 0.25
