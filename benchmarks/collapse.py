@@ -1,13 +1,14 @@
 """How scalar rewards collapse onto one class, and balanced ones do not: python benchmarks/collapse.py.
 
 A bag-of-words policy learns from a slice as the presets say, paid by their own reward code. Each evaluation is on the
-held-out split, which nothing is chosen by. Writes collapse.png beside this file and prints the table of README.md.
+held-out split, which nothing is chosen by. Prints the table of models.md, and keeps what ``pictures.py`` draws.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -194,29 +195,16 @@ def summarise(runs: Runs, references: list[Ends]) -> str:
     return "\n".join(lines)
 
 
-def draw(runs: Runs, references: list[Ends], out: Path) -> None:
-    """Draw each measure against steps: mean over seeds, band from least to most."""
-    from matplotlib.figure import Figure
-
-    colours, dashes = ("#D55E00", "#CC79A7", "#0072B2", "#009E73", "#E69F00"), ("--", "-.", "-", (0, (5, 1)), ":")
-    figure = Figure(figsize=(11, 6.4), layout="constrained")
-    axes = figure.subplots(2, 3).ravel()
-    for axis, (measure, title) in zip(axes, MEASURES.items(), strict=False):
-        for (name, of_seeds), colour, dash in zip(runs.items(), colours, dashes, strict=False):
-            steps = [step for step, _ in of_seeds[0][0]]
-            values = np.array([[metrics[measure] for _, metrics in curve] for curve, _ in of_seeds])
-            axis.fill_between(steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
-            axis.plot(steps, values.mean(axis=0), color=colour, linestyle=dash, label=SHOWN[name])
-        if measure != "reward":
-            best = np.mean([sampled[measure] for sampled, _ in references])
-            axis.axhline(best, color="black", linewidth=0.8, label="supervised, balanced")
-            axis.set_ylim(-0.03, 1.03 if measure in {"predicted_share/disruptive", "entropy"} else 0.5)
-        axis.set_title(title, fontsize=10)
-        axis.set_xlabel("step")
-        axis.grid(alpha=0.3)
-    axes[-1].axis("off")
-    axes[-1].legend(*axes[0].get_legend_handles_labels(), loc="center", frameon=False, title="held-out, sampled")
-    figure.savefig(out, dpi=110, metadata={"Software": None})
+def keep(runs: Runs, references: list[Ends], out: Path) -> None:
+    """Keep each measure by step, as mean, least and most over seeds, for the picture."""
+    kept: dict[str, object] = {"supervised": {name: np.mean([one[name] for one, _ in references]) for name in MEASURES}}
+    for preset, of_seeds in runs.items():
+        values = {name: np.array([[one[name] for _, one in curve] for curve, _ in of_seeds]) for name in MEASURES}
+        ends = {"mean": np.mean, "low": np.min, "high": np.max}
+        kept[preset] = {"step": [step for step, _ in of_seeds[0][0]]} | {
+            name: {end: of(rows, axis=0).round(4).tolist() for end, of in ends.items()} for name, rows in values.items()
+        }
+    out.write_text(json.dumps(kept) + "\n", "utf-8")
 
 
 def main(words: Sequence[str]) -> None:
@@ -228,7 +216,7 @@ def main(words: Sequence[str]) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--world", type=int, default=1, help="seed of the synthetic world; choices were made on 0")
     parser.add_argument("--presets", nargs="+", choices=tuple(SHOWN), default=list(SHOWN))
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("collapse.png"))
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results") / "collapse.json")
     parser.add_argument("--choose-signal", action="store_true", help="only choose the synthetic texts' signal")
     options = parser.parse_args(words)
     if options.choose_signal:
@@ -242,8 +230,8 @@ def main(words: Sequence[str]) -> None:
         of_seeds.extend(run(name, data, seed, options.steps, options.eval_every) for seed in range(options.seeds))
     references = [run_reference(data, seed, options.steps) for seed in range(options.seeds)]
     print(summarise(runs, references))
-    draw(runs, references, options.out)
-    print(f"figure: {options.out}")
+    keep(runs, references, options.out)
+    print(f"kept in {options.out}")
 
 
 if __name__ == "__main__":

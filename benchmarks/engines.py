@@ -10,8 +10,7 @@ every idle worker takes the next task, the largest first; --failures of the task
 another worker, and --stragglers take three times as long (seeded, mean of 50 runs). Starting workers is not in it.
 
 ``simulate`` does the same for a run from snapshot to scores, with starting workers, reading the graph from shared
-storage, and what one process does alone. Every figure it starts from is in BASIS with where it comes from. It draws
-.cache/engines.png.
+storage, and what one process does alone. Every figure it starts from is in BASIS with where it comes from.
 """
 
 from __future__ import annotations
@@ -304,16 +303,21 @@ BASIS = {
 
 
 def simulate(options: argparse.Namespace) -> None:
-    """Print and draw how long each stage of all of OpenAlex takes, by workers."""
-    basis = {name: float(value) for name, (value, _) in BASIS.items()}
+    """Print how long each stage of all of OpenAlex takes, by workers."""
     print("\n".join(f"{name:<20} {value:>14,.6g}   {source}" for name, (value, source) in BASIS.items()), "\n")
-    rows = [_run(basis, n, options) for n in WORKERS]
+    rows = simulate_all(options)
     print("| workers | " + " | ".join(rows[0]) + " | all, h | times as fast |\n|" + "---|" * (len(rows[0]) + 3))
     totals = [sum(row.values()) for row in rows]
     for n, row, total in zip(WORKERS, rows, totals, strict=True):
         cells = [f"{seconds / 60:.0f}" for seconds in row.values()]
         print(f"| {n} | {' | '.join(cells)} | {total / 3600:.2f} | {totals[0] / total:.1f} |")
-    _draw(rows, totals, CACHE / "engines.png")
+
+
+def simulate_all(options: argparse.Namespace | None = None) -> list[dict[str, float]]:
+    """Return the seconds of each stage, for each number of WORKERS."""
+    basis = {name: float(value) for name, (value, _) in BASIS.items()}
+    chosen = options or argparse.Namespace(failures=0.02, stragglers=0.05)
+    return [_run(basis, n, chosen) for n in WORKERS]
 
 
 def _run(basis: dict[str, float], n: int, options: argparse.Namespace) -> dict[str, float]:
@@ -342,28 +346,6 @@ def _run(basis: dict[str, float], n: int, options: argparse.Namespace) -> dict[s
         "novelty": begin + novelty,
         "put together": 2 * around,
     }
-
-
-def _draw(rows: Sequence[dict[str, float]], totals: Sequence[float], path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(9, 4), layout="constrained")
-    FigureCanvasAgg(picture)
-    left, right = picture.subplots(1, 2)
-    for name in rows[0]:
-        left.plot(WORKERS, [row[name] / 60 for row in rows], marker="o", label=name.removesuffix(", min"))
-    left.set(xscale="log", yscale="log", xlabel="workers", ylabel="minutes")
-    left.legend(fontsize="small")
-    right.plot(WORKERS, [totals[0] / total for total in totals], marker="o", label="all of OpenAlex, simulated")
-    right.plot(WORKERS, WORKERS, linestyle="--", color="grey", label="twice the workers, half the time")
-    right.set(xscale="log", yscale="log", xlabel="workers", ylabel="times as fast as one worker", ylim=(0.9, 300))
-    right.legend(fontsize="small")
-    for axes in (left, right):
-        axes.grid(visible=True, which="major", alpha=0.3)
-        axes.set_xticks(WORKERS, [str(n) for n in WORKERS])
-        axes.minorticks_off()
-    picture.savefig(path, dpi=150)
 
 
 def main() -> None:

@@ -2,8 +2,8 @@
 
 python benchmarks/fields_by_measure.py PAPERS     the folder has works.parquet and citations.parquet
 
-Prints the table of docs/measures/disruption.md, and writes benchmarks/results/fields_by_measure.json. No text is read.
-A field needs ENOUGH judged works with each measure.
+Prints the table of benchmarks/notes/disruption.md, and writes benchmarks/results/fields_by_measure.json. No text is
+read. A field needs ENOUGH judged works with each measure.
 """
 
 from __future__ import annotations

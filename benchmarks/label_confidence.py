@@ -2,7 +2,7 @@
 
 python benchmarks/label_confidence.py                        three real graphs: all tables
 python benchmarks/label_confidence.py --papers FOLDER        papers with fields, too, whose texts may not be passed on
-python benchmarks/label_confidence.py --pictures docs/images the pictures of the page, too
+python benchmarks/label_confidence.py --pictures             only what the pictures show, into results/ (with --papers)
 python benchmarks/label_confidence.py --size M               time beside that of CD_5
 
 No text of a work is read.
@@ -10,9 +10,11 @@ No text of a work is read.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -32,9 +34,12 @@ from sciscidata.novelty.background import VenuePairs, write_null_model
 
 LABELS = ("consolidating", "neutral", "disruptive")
 COUNTS = ("n_i", "n_j", "n_k")
-FORMS: dict[str, dict[str, Any]] = {"plain": {"shrink": False}, "default": {}, "by field": {"by": ["primary_field"]}}
+FORMS: dict[str, dict[str, Any]] = {"plain": {"shrink": False}, "default": {}}
 CITERS = (("1-2", 1, 2), ("3-5", 3, 5), ("6-10", 6, 10), ("11-30", 11, 30), ("> 30", 31, 1 << 40))
 SPLITS = 5
+KINDS = ("random halves", "odd and even years", "5 and 10 years")
+#: How pages and pictures call the graphs.
+NAMES = {"hepth": "HepTh", "papers": "five fields"}
 
 
 class Graph(NamedTuple):
@@ -131,19 +136,19 @@ def pair_up(kind: str, scores: pl.DataFrame) -> list[tuple[pl.DataFrame, pl.Data
     return [(halves[0], halves[1]), (halves[1], halves[0])]
 
 
-def print_calibration(graphs: dict[str, pl.DataFrame]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
+def print_calibration(
+    graphs: dict[str, pl.DataFrame], kinds: Sequence[str] = KINDS
+) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
     """Print how well the agreement of labels is predicted; return predicted and observed of the random halves."""
     print(
         "\n| what | graph | works | agree | form | predicted | error | by chance | consolidating, neutral, disruptive |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     kept: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
-    for kind in ("random halves", "odd and even years", "5 and 10 years"):
+    for kind in kinds:
         for name, scores in graphs.items():
             pairs = pair_up(kind, scores)
             for form, options in FORMS.items():
-                if form == "by field" and "primary_field" not in scores.columns:
-                    continue
                 found, errors, chance = [], [], []
                 for known, other in pairs:
                     rows = ssd.compute_label_confidence(known, **options).collect()
@@ -250,30 +255,22 @@ def print_novelty(name: str, works: pl.LazyFrame, citations: pl.LazyFrame) -> No
             )
 
 
-def draw(kept: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]], path: Path) -> None:
-    """Draw observed against predicted agreement of random halves."""
-    import matplotlib as mpl
-
-    mpl.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, 2, figsize=(8.4, 4.2), sharey=True)
-    for axes, form, title in zip(panels, ("plain", "default"), ("shrink=False", "default"), strict=True):
-        axes.plot([0, 1], [0, 1], color="0.7", lw=1)
-        for name in dict.fromkeys(name for _, name in kept):
-            confidence, is_same = kept[form, name]
-            places = np.minimum((confidence * 10).astype(int), 9)
-            size = np.bincount(places, minlength=10)
-            with np.errstate(invalid="ignore"):
-                x, y = (np.bincount(places, values, 10) / size for values in (confidence, is_same))
-            shown = size >= 25 * SPLITS
-            axes.plot(x[shown], y[shown], "o-", ms=4, lw=1, label=name)
-        axes.set(xlabel="predicted", title=title, xlim=(0, 1), ylim=(0, 1))
-    panels[0].set_ylabel("the other half of the citers agrees")
-    panels[0].legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110, pil_kwargs={"optimize": True})
-    print(f"wrote {path}")
+def keep_pictures(scores: dict[str, pl.DataFrame], sources: dict[str, Graph]) -> None:
+    """Keep what the pictures of ``pictures.py`` show."""
+    bins = []
+    for (form, name), (confidence, is_same) in print_calibration(scores, KINDS[:1]).items():
+        places = np.minimum((confidence * 10).astype(int), 9)
+        size, said, same = (np.bincount(places, values, 10) for values in (None, confidence, is_same))
+        for n, one, other in zip(size, said, same, strict=True):
+            if n >= 25 * SPLITS:
+                row = {"predicted": one / n, "observed": other / n, "works": int(n) // SPLITS}
+                bins.append({"form": form, "graph": NAMES.get(name, name), **row})
+    stability = find_label_stability(*sources["handball"][:2], ages=(1, 3, 5, 10), last_year=LAST_YEAR["handball"])
+    effect = find_effect_of_missing_data(*sources["hepth"][:2])
+    kept = {"halves": bins, "stability": stability.to_dicts(), "missing": effect.to_dicts()}
+    path = Path(__file__).with_name("results") / "label_confidence_pictures.json"
+    path.write_text(json.dumps(kept) + "\n", "utf-8")
+    print(f"kept in {path}")
 
 
 def measure_speed(size: str) -> None:
@@ -325,7 +322,7 @@ def main() -> None:
     """Measure what was asked for."""
     parser = measure.parser(__doc__)
     parser.add_argument("--size", choices=N_WORKS, help="time on a generated graph")
-    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--pictures", action="store_true", help="keep what the pictures show, and nothing else")
     parser.add_argument("--papers", type=Path, help="a folder with works.parquet and citations.parquet of one's own")
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
@@ -341,8 +338,10 @@ def main() -> None:
     for name, graph in sources.items():
         counted = ssd.compute_cd_index(graph.works, graph.citations, windows).join(graph.works, on="work_id")
         scores[name] = ssd.compute_labels(counted.filter(pl.col("cd_index").is_not_null()).sort("work_id")).collect()
+    if options.pictures:
+        return keep_pictures(scores, sources)
     print_by_label_and_citers(scores)
-    kept = print_calibration(scores)
+    print_calibration(scores)
     print_ceilings(scores)
     for name, graph in sources.items():
         print_stability(name, graph)
@@ -356,15 +355,6 @@ def main() -> None:
     for name, (works, citations, *_) in {**sources, "synthetic": world}.items():
         if name != "hepth":  # it has no venues
             print_novelty(name, works, citations)
-    if options.pictures:
-        draw(kept, options.pictures / "label_confidence.png")
-        small: dict[str, Any] = {"dpi": 130, "pil_kwargs": {"optimize": True}}
-        stability = find_label_stability(*sources["handball"], ages=(1, 3, 5, 10), last_year=2026)
-        picture = ssd.plots.plot_label_stability(stability, data="Handball (OpenAlex)")
-        picture.savefig(options.pictures / "label_stability.png", **small)
-        effect = find_effect_of_missing_data(*sources["hepth"])
-        picture = ssd.plots.plot_missing_data(effect, data="cit-HepTh (SNAP)")
-        picture.savefig(options.pictures / "missing_data.png", **small)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from threading import Lock
 import matplotlib.pyplot as plt
 import polars as pl
 
+from sciscidata.plots.palette import COLOURS, INK, LINES
 from sciscirl.lab.analysis.compare import compare_predictions
 from sciscirl.lab.demo import WRONG_DIGITS, list_build_words
 from sciscirl.lab.report.layout import show_estimate
@@ -192,7 +193,7 @@ def draw(out: Path) -> None:
         at, start = [step["step"] for step in steps], "env/all/predicted_share/"
         labels = [key.removeprefix(start) for key in steps[0] if key.startswith(start) and not key.endswith("/invalid")]
         values = [[step.get(start + label, 0.0) for step in steps] for label in labels]
-        axes.stackplot(at, values, labels=labels, colors=("C3", "C0", "0.8"))
+        axes.stackplot(at, values, labels=labels, colors=[COLOURS.get(label, INK) for label in labels])
         axes.plot(at, [step["env/all/label_match"] for step in steps], "k", label="right answers")
         _, preset, seed = name.split("_")
         axes.set(ylim=(0, 1), title=f"{preset}, seed {seed}")
@@ -209,8 +210,8 @@ def draw_learning(out: Path) -> None:
         rows, name = [json.loads(line) for line in path.read_text("utf-8").splitlines()], path.parent.name
         trained = [(row["step"], row["label_nll"]) for row in rows if "label_nll" in row]
         judged = [(row["step"], row["dev/label_match"]) for row in rows if "dev/label_match" in row]
-        loss.plot(*zip(*trained, strict=True), f"C{number}", label=name)
-        match.plot(*zip(*judged, strict=True), f"C{number}o-", label=name)
+        loss.plot(*zip(*trained, strict=True), color=LINES[number % len(LINES)], label=name)
+        match.plot(*zip(*judged, strict=True), "o-", color=LINES[number % len(LINES)], label=name)
     loss.axhline(math.log(3), color="0.5", linestyle=":", label="guessing")
     loss.set(xlabel="step", ylabel="loss of the label, nats", ylim=0)
     match.axhline(1 / 3, color="0.5", linestyle=":", label="guessing")

@@ -8,7 +8,7 @@ python benchmarks/scale.py --sizes L --parts peer     PyPI cdindex beside it; ne
 
 Each size is made (once), built, scored and checked, each in a process of its own. The check recounts n_i, n_j and n_k
 of 10,000 random works with joins over the Parquet edges, which share nothing with the graph or the kernels. Figures
-are kept in .cache/scale.json; every run prints all of them and draws .cache/scale.png. CPU seconds are those of all
+are kept in .cache/scale.json; every run prints all of them. CPU seconds are those of all
 threads together, which other work on the machine does not stretch as it does the wall time. Peak memory counts every
 page that the process has touched, of mapped files too, which the system could take back at any time. Peak disk is what
 the files of a size took together, looked at twice a second.
@@ -198,25 +198,6 @@ def rows_of(size: str, parts: dict[str, dict[str, float]]) -> list[Row]:
     ]
 
 
-def draw(figures: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
-    """Draw seconds and peak memory against citations, both axes logarithmic."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    sizes = [parts for size, parts in figures.items() if size in SIZES]
-    sizes.sort(key=lambda parts: parts["build"]["n_citations"])
-    edges = [parts["build"]["n_citations"] for parts in sizes]
-    picture = Figure(figsize=(9, 4), layout="constrained")
-    FigureCanvasAgg(picture)
-    for axes, figure, label in zip(picture.subplots(1, 2), ("wall_s", "peak_gb"), ("seconds", "peak GB"), strict=True):
-        for part, name in (("build", "build the graph"), ("cd", "CD_5 of every work")):
-            axes.plot(edges, [parts[part][figure] for parts in sizes], marker="o", label=name)
-        axes.set(xscale="log", yscale="log", xlabel="citations", ylabel=label)
-        axes.grid(visible=True, which="both", alpha=0.3)
-        axes.legend()
-    picture.savefig(path, dpi=150)
-
-
 def files_of(size: str) -> list[Path]:
     """Return the folders that the parts of one size write, those of a killed part too."""
     return [folder for folder in CACHE.glob(f"scale-*{size}*") if folder.name.split("-")[-1].startswith(size)]
@@ -272,8 +253,6 @@ def main() -> None:
     figures = {size: parts for size, parts in json.loads(FIGURES.read_text()).items() if {"build", "cd"} <= set(parts)}
     shown = [size for size in options.sizes if size in figures] if options.json else [*figures]
     measure.show([row for size in shown for row in rows_of(size, figures[size])], options)
-    if SIZES.keys() & figures.keys():
-        draw(figures, CACHE / "scale.png")
 
 
 def warm_up() -> None:

@@ -8,7 +8,7 @@ year, on the logarithm to base 2 of the number of authors: percentiles for twice
 & Funk 2023, doi:10.1038/s41586-022-05543-x): the slope of the index, within fields, on the year, for ten years. Each
 alone, and with the number of references held constant. Intervals of 95 % allow for unequal variance.
 
-Results go to benchmarks/results/multiverse.json, tables to the page docs/measures/multiverse.md.
+Results go to benchmarks/results/multiverse.json, tables to benchmarks/notes/multiverse.md.
 """
 
 from __future__ import annotations

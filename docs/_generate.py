@@ -1,9 +1,12 @@
 """MkDocs hooks of the documentation site: they make pages from code and notebooks, and MathML from formulas.
 
-Pages made from code: both command lines (from their parsers), both Python references (from ``__init__.pyi`` and
+Pages made from code: both command lines (``_commands.py``), both Python references (from ``__init__.pyi`` and
 docstrings, a page for each name), and the architecture (from the layers in pyproject.toml and the first docstring line
 of each module). Pages made from notebooks, with the outputs that ``_notebooks.py`` kept in them: one each, and the
-gallery of their pictures.
+gallery of their pictures. Pages of measurements are those of ``benchmarks/``.
+
+Every page gets the title of its first heading, its first sentence as description, and links to evidence
+(``_links.py``). Search leaves out formulas and what several commands share.
 """
 
 from __future__ import annotations
@@ -20,55 +23,85 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import griffe
+from _commands import list_pages, render_commands
+from _links import (
+    BENCHMARKS,
+    HOME,
+    MEASUREMENTS,
+    describe,
+    find_users,
+    link_evidence,
+    link_pages,
+    read_title,
+    relative,
+    write_formula,
+)
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-HOME = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((HOME / "notebooks").glob("*.ipynb"))
-MEASUREMENTS = sorted([*(HOME / "benchmarks").glob("*.md"), *(HOME / "benchmarks" / "notes").glob("*.md")])
 _PACKAGES = ("sciscidata", "sciscirl")
+_HOME_TITLE = "sciscidata: disruption and novelty of papers, with their uncertainty"
+#: First words of functions that have a heading of their own in the reference; a word with fewer names has none.
+_VERBS = ("scan", "compute", "find", "plot", "write", "read", "make", "register")
+_LEAST_NAMES = 3
+#: Titles that weigh less or more in the search, by folder or page.
+_BOOSTS = {
+    "measures/label_confidence_evidence": 0.5,
+    "measures/atypicality_method": 0.5,
+    "measures/label_confidence": 3,
+    "measures/": 2,
+    "notebooks/": 0.8,
+    "reference/": 0.3,
+    "design_notes": 0.3,
+    "changelog": 0.3,
+}
 _RUN_NOTEBOOKS = (
     "To run notebooks, install what they need with `python3 scripts/install.py notebooks`. "
     "Then open them with `.venv/bin/jupyter lab notebooks`."
 )
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _PICTURE = re.compile(r'<img alt="[^"]*" src="([^"]+)"[^>]*>')
-_OPTION_ROW = re.compile(r"<tr>(?=\s*<td><code>([^<]+)</code>)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List the page of each public name below that of its package, and state the version at the foot of each page."""
+    """List generated pages in the menu, and state the version at the foot of each page."""
     import sciscidata
 
     config.copyright = f"sciscidata {sciscidata.__version__}"
     (sections,) = (entry["Reference"] for entry in config.nav or [] if "Reference" in entry)
-    for entry in sections:
+    for entry in [entry for section in sections for entries in section.values() for entry in entries]:
         ((title, place),) = entry.items()
-        package = Path(place).stem
-        if package in _PACKAGES:
-            names = sorted(read_public(package), key=str.lower)
-            entry[title] = [{"All names": place}, *({name: f"reference/{package}/{name}.md"} for name in names)]
+        package = Path(place).stem.removesuffix("_command")
+        if package in _PACKAGES and place.endswith("_command.md"):
+            entry[title] = [{name: page} for name, page in list_pages(package).items()]
+        elif package in _PACKAGES:
+            groups = [{group: [_name_page(package, name) for name in names]} for group, names in group_names(package)]
+            entry[title] = [{"All names": place}, *groups]
     notes = [path for path in MEASUREMENTS if path.parent.name == "notes"]
-    sections.append({"Laboratory notes": [{read_title(path): f"measurements/notes/{path.name}"} for path in notes]})
+    listed = [{read_title(path.read_text("utf-8")): f"measurements/notes/{path.name}"} for path in notes]
+    (evidence,) = (section["Evidence"] for section in sections if "Evidence" in section)
+    evidence.append({"Laboratory notes": listed})
     return config
 
 
-def read_title(path: Path) -> str:
-    """Return the first heading of a page."""
-    return path.read_text("utf-8").partition("\n")[0].removeprefix("# ")
+def _name_page(package: str, name: str) -> dict[str, str]:
+    return {name.rpartition(".")[2]: f"reference/{package}/{name}.md"}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     pages = {
-        "reference/sciscidata_command.md": render_command("sciscidata"),
-        "reference/sciscirl_command.md": render_command("sciscirl"),
+        **{name: page for package in _PACKAGES for name, page in render_commands(package).items()},
         **{name: page for package in _PACKAGES for name, page in render_api(package).items()},
         "reference/architecture.md": render_architecture(),
-        **{f"measurements/{path.relative_to(HOME / 'benchmarks')}": render_measurements(path) for path in MEASUREMENTS},
-        "changelog.md": (HOME / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "]("),
+        **{f"measurements/{path.relative_to(BENCHMARKS)}": render_measurements(path) for path in MEASUREMENTS},
+        **{f"measurements/{path.name}": path.read_bytes() for path in BENCHMARKS.glob("*.png")},
+        "changelog.md": re.sub(r"\]\(docs/", "](", (HOME / "CHANGELOG.md").read_text("utf-8")).replace(
+            "](benchmarks/", "](measurements/"
+        ),
         "gallery.md": render_gallery(notebooks := [read_notebook(path) for path in NOTEBOOKS]),
         **{f"notebooks/{notebook.name}.md": notebook.page for notebook in notebooks},
         **{f"notebooks/{name}": drawn for notebook in notebooks for name, (_, drawn) in notebook.pictures.items()},
@@ -78,8 +111,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """Lead to the page of a notebook or of measurements, where the repository has its file."""
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: object) -> str:
+    """Name and describe a page by its text. Lead to pages where the repository has a notebook or measurements."""
+    is_home = page.file.src_uri == "index.md"
+    page.meta.setdefault("title", _HOME_TITLE if is_home else read_title(markdown))
+    boosts = [boost for start, boost in _BOOSTS.items() if page.file.src_uri.startswith(start)]
+    page.meta.setdefault("search", {"boost": boosts[0]} if boosts else {})
+    page.meta["description"] = html.escape(
+        page.meta.get("description") or (str(config.site_description) if is_home else describe(markdown))
+    )
     markdown = re.sub(r"\]\(\.\./((?:\.\./)*)benchmarks/([\w/]+\.md)", r"](\1measurements/\2", markdown)
     return re.sub(r"\]\(\.\./((?:\.\./)*notebooks/\w+)\.ipynb", r"](\1.md", markdown)
 
@@ -87,14 +127,20 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 def render_measurements(path: Path) -> str:
     """Turn a page of ``benchmarks/`` into one of the site, without links to files. Search leaves it out."""
     text = re.sub(r"(\]\((?:\.\./)+)docs/", r"\1", path.read_text("utf-8"))
-    text = re.sub(r"!?\[([^\]]+)\]\((?![a-z]+:|#|[^)]*\.md[#)])[^)]*\)", r"\1", text)
-    return f"---\nsearch:\n  exclude: true\n---\n\n{text}"
+
+    def show(found: re.Match[str]) -> str:
+        is_picture = found[0].startswith("!") and (path.parent / found[2]).exists()
+        return found[0] if is_picture else found[1]
+
+    text = re.sub(r"!?\[([^\]]+)\]\((?![a-z]+:|#|[^)]*\.md[#)])([^)]*)\)", show, text)
+    title = f"Note: {read_title(text)}" if path.parent.name == "notes" else read_title(text)
+    return f"---\ntitle: {json.dumps(title)}\nsearch:\n  exclude: true\n---\n\n{text}"
 
 
 def on_page_content(content: str, page: Page, files: Files, **_: object) -> str:
-    """Turn LaTeX into MathML, which needs no script; fit pictures to phones; let search find an option once."""
-    content = _FORMULA.sub(_render_formula, content)
-    folder = posixpath.dirname(page.file.src_uri)
+    """Turn LaTeX into MathML, which needs no script; fit pictures to phones; link evidence; copy commands only."""
+    place = page.file.src_uri
+    folder = posixpath.dirname(place)
 
     def fit(found: re.Match[str]) -> str:
         """Let a picture lead to its file, where it can be enlarged; take the narrow one on a phone if there is one."""
@@ -103,20 +149,30 @@ def on_page_content(content: str, page: Page, files: Files, **_: object) -> str:
         is_there = posixpath.normpath(posixpath.join(folder, narrow)) in files.src_uris
         return f'<a href="{found[1]}"><picture>{source if is_there else ""}{found[0]}</picture></a>'
 
-    seen: set[str] = set()
+    def lead(target: str, anchor: str) -> str | None:
+        return relative(target, anchor, place) if target != place and target in files.src_uris else None
 
-    def skip(found: re.Match[str]) -> str:
-        is_new = found[1] not in seen
-        seen.add(found[1])
-        return "<tr>" if is_new else "<tr data-search-exclude>"
+    content = _PICTURE.sub(fit, _FORMULA.sub(_render_formula, content))
+    content = link_evidence(content, lead)
+    if folder.startswith("reference/"):
+        content = link_pages(content, lead)
+    if len([*page.toc]) < 2 and not any(head.children for head in page.toc):  # wide tables have the whole width
+        page.meta.setdefault("hide", []).append("toc")
+    return content.replace('class="language-text highlight"', 'class="language-text highlight no-copy"')
 
-    return _OPTION_ROW.sub(skip, _PICTURE.sub(fit, content)) if folder == "reference" else _PICTURE.sub(fit, content)
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Name the site once in the title of a page."""
+    twice = f"{page.meta.get('title')} - {config.site_name}</title>"
+    is_named = config.site_name in str(page.meta.get("title"))
+    return output.replace(twice, f"{page.meta.get('title')}</title>") if is_named else output
 
 
 def _render_formula(found: re.Match[str]) -> str:
     latex = html.unescape(found[2]).strip()[2:-2]  # between \( and \), or \[ and \]
     display = "block" if found[1] == "div" else "inline"
-    return f'<{found[1]} class="formula">{convert(latex, display=display)}</{found[1]}>'
+    drawn = f'<{found[1]} class="formula" data-search-exclude>{convert(latex, display=display)}</{found[1]}>'
+    return f"{drawn}<span hidden>{html.escape(write_formula(latex))}</span>"
 
 
 class Notebook(NamedTuple):
@@ -234,49 +290,66 @@ def read_public(package: str) -> dict[str, str]:
     return found
 
 
+def group_names(package: str) -> list[tuple[str, list[str]]]:
+    """Group the public names of a package as the menu does: functions by their first word, then classes."""
+    names = sorted(read_public(package), key=lambda name: name.rpartition(".")[2].lower())
+    functions = [name for name in names if name.islower()]
+    verbs = {verb: [name for name in functions if _read_verb(name) == verb] for verb in _VERBS}
+    groups = {verb.capitalize(): found for verb, found in verbs.items() if len(found) >= _LEAST_NAMES}
+    used = {name for found in groups.values() for name in found}
+    groups["Other functions"] = [name for name in functions if name not in used]
+    groups["Configurations"] = [name for name in names if name.endswith("Config")]
+    used |= {name for found in groups.values() for name in found}
+    groups["Other classes"] = [name for name in names if name not in used]
+    return [(group, found) for group, found in groups.items() if found]
+
+
+def _read_verb(name: str) -> str:
+    return name.rpartition(".")[2].partition("_")[0]
+
+
 def render_api(package: str) -> dict[str, str]:
     """Make a page for every public name of a package, with signature and docstring, and one that lists them."""
     doc = ast.get_docstring(ast.parse((HOME / package / "__init__.py").read_text("utf-8"))) or ""
-    parts = [f"# {package}", doc.replace("\nExample:\n", "\n**Example**\n\n")]
+    parts = [f"# {package} in Python", doc.replace("\nExample:\n", "\n**Example**\n\n")]
     pages: dict[str, str] = {}
     public, modules = read_public(package), griffe.load(package, search_paths=[HOME])
-    for title, is_class in (("Functions", False), ("Configurations and other classes", True)):
-        rows: list[str] = []
-        for name in sorted((name for name in public if name.islower() != is_class), key=str.lower):
-            place = f"reference/{package}/{name}.md"
-            options = f"heading: {package}.{name}\n      heading_level: 1"
-            pages[place] = f"::: {public[name]}\n    options:\n      {options}\n"
+    users = find_users(public)
+    for title, names in group_names(package):
+        are_classes = title in ("Configurations", "Other classes")
+        rows = ["| name | what it does |" + " returns |" * (not are_classes), "|---|---|" + "---|" * (not are_classes)]
+        for name in names:
             described: Any = modules[public[name].partition(".")[2]]
-            line = described.docstring.value.partition("\n")[0] if described.docstring else ""
-            rows.append(f"- [`{name}`]({package}/{name}.md): {line}")
-        parts += [f"## {title}", "\n".join(rows)] if rows else []
+            text = described.docstring.value if described.docstring else ""
+            line = text.partition("\n")[0]
+            pages[f"reference/{package}/{name}.md"] = _render_name(package, name, public[name], described, users[name])
+            cells = [f"[`{name}`]({package}/{name}.md)", line, *[_read_returns(described)] * (not are_classes)]
+            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+        parts += [f"## {title}", "\n".join(rows)]
     return {f"reference/{package}.md": "\n\n".join(parts) + "\n", **pages}
 
 
-def render_command(program: str) -> str:
-    """Describe a command line as its own parsers do."""
-    from sciscidata.options.commands import list_options, read_sections
-    from sciscidata.options.parser import ARGUMENTS, plain
+def _render_name(package: str, name: str, path: str, described: Any, users: list[str]) -> str:  # noqa: ANN401
+    """Make the page of one public name, which ends with the pages that use it most."""
+    text = described.docstring.value if described.docstring else ""
+    said = re.sub("[`*]", "", text.partition("\n")[0]) or f"The public name {name} of {package}."
+    meta: dict[str, Any] = {"title": f"{package}.{name}", "description": said}
+    if name.endswith("Config"):
+        meta["tags"] = [field for field, one in described.members.items() if one.is_attribute and field[0] != "_"]
+    lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in meta.items()), "---", ""]
+    lines += [f"::: {path}", "    options:", f"      heading: {package}.{name}", "      heading_level: 1", ""]
+    links = [
+        f"[{read_title((HOME / 'docs' / page).read_text('utf-8'))}](../../{page})" for page in users[:_LEAST_NAMES]
+    ]
+    lines += [f"**See also:** {' · '.join(links)}", ""] if links else []
+    return "\n".join(lines)
 
-    commands = importlib.import_module(f"{program}.cli.commands").PROGRAM
-    parts = [f"# The `{program}` command\n"]
-    parts += ["An option may be written as `--option value` or as `option=value`.\n"] * commands.takes_pairs
-    for name, command in commands.commands.items():
-        said, headings = read_sections(command), {}
-        parts += [f"## `{program} {name}`", "", said[""].strip(), ""]
-        parts += ["```text", said["Example"], "```", ""] if "Example" in said else []
-        for option in list_options(command):
-            headings.setdefault(option.title, {}).setdefault(option.key, option)
-        for title, options in headings.items():
-            has_settings = any(option.section != ARGUMENTS for option in options.values())
-            head = ["option", *["setting"] * has_settings, "values", "default", "what it does"]
-            rows = [head, ["---"] * len(head)]
-            for option in options.values():
-                setting = "" if option.section == ARGUMENTS else f"`{option.name}`"
-                default = f"`{option.default_text}`" if option.default_text else ""
-                values, text = option.name_none(str(option.hint)), plain(option.text)
-                cells = [f"`{option.flag}`", *[setting] * has_settings, values, default, text]
-                rows.append([cell.replace("|", r"\|") for cell in cells])
-            parts += [f"### {title}", "", *(f"| {' | '.join(row)} |" for row in rows)]
-            parts.append("")
-    return "\n".join(parts)
+
+def _read_returns(described: Any) -> str:  # noqa: ANN401
+    """Say what a function returns: its type, and the first sentence of its docstring about it."""
+    kind = re.sub(r"\b(?:pl|pd|np)\.", "", str(getattr(described, "returns", None) or ""))
+    text = described.docstring.value if described.docstring else ""
+    found = re.search(r"^Returns:\n((?: {4}.*\n?|\n)+)", text, re.MULTILINE)
+    said = re.split(r"(?<=\w[.;:])\s", " ".join(found[1].split()))[0].rstrip(".;:") if found else ""
+    is_short = " " in said and len(said) < 80 and not said.endswith((")", "``")) and said.count("(") == said.count(")")
+    return f"`{kind}`" + (f": {said}" if is_short else "") if kind not in ("", "None") else ""

@@ -19,14 +19,17 @@ import matplotlib as mpl
 from IPython.core.displayhook import DisplayHook
 from IPython.core.interactiveshell import InteractiveShell
 from matplotlib.figure import Figure
-from PIL import Image
+from PIL import Image, ImageOps
 
 mpl.use("agg")
 from matplotlib import pyplot as plt
 
+from sciscidata.plots.figure import take_words
+
 HOME = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((HOME / "notebooks").glob("*.ipynb"))
 _DPI, _COLOURS = 120, 64  # enough for the screen
+_MARGIN = 6  # pixels
 
 
 class _Silent(DisplayHook):
@@ -77,16 +80,20 @@ def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _show(figure: Figure) -> list[dict[str, Any]]:
-    caption = str(figure.get_label())
-    figure.suptitle("").set_in_layout(False)
-    return [{"image/png": _draw(figure), "text/plain": [caption]}, {"text/markdown": [f"*{caption}*"]}]
+    title, caption = take_words(figure)
+    said = f"**{title}.** *{caption}*" if title and caption else f"**{title}.**" if title else f"*{caption}*"
+    whole = f"{title}. {caption}" if title else caption
+    return [{"image/png": _draw(figure), "text/plain": [whole]}, {"text/markdown": [said]}]
 
 
 def _draw(figure: Figure) -> str:
     drawn, small = io.BytesIO(), io.BytesIO()
     figure.savefig(drawn, dpi=_DPI, format="png")
     with Image.open(drawn) as picture:
-        picture.convert("RGB").quantize(_COLOURS).save(small, format="png", optimize=True)
+        shown = picture.convert("RGB")
+    _, top, _, bottom = ImageOps.invert(shown).getbbox() or (0, 0, 0, shown.height)  # where the words were is white
+    whole = shown.crop((0, max(top - _MARGIN, 0), shown.width, min(bottom + _MARGIN, shown.height)))
+    whole.quantize(_COLOURS).save(small, format="png", optimize=True)
     return base64.b64encode(small.getvalue()).decode()
 
 

@@ -45,7 +45,7 @@ from sciscidata.sources.registry import SourceConfig, find_source, open_citation
 from sciscidata.storage import refuse_unwritable
 from sciscidata.storage.user_cache import default_cache_dir
 from sciscidata.terminal.messages import counted
-from sciscidata.terminal.progress import begin_step, name_steps
+from sciscidata.terminal.progress import begin_step, end_step, name_steps
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ def _choose_listed(config: BuildConfig, listed: ListedIds | None, source: Citati
                 f"{counted(n, 'work')}, and {wanted:,} are to be drawn. Give a longer list, a larger source or a "
                 "smaller draw (SplitConfig.n_train, SplitConfig.n_test)."
             )
-        logger.info("%s of the source are in the list", counted(n, "work"))
+        end_step(f"{counted(n, 'work')} of the source are in the list")
     return replace(config, eligibility=replace(config.eligibility, listed=listed))
 
 
@@ -142,6 +142,10 @@ def _open_in_steps(config: BuildConfig, *later: str) -> Generator[Citations | Sc
     with name_steps(*steps, *later):
         begin_step(steps[0])
         with open_source(config.source, config.cache_dir, config.api, is_scored=config.label is None) as source:
+            if not isinstance(source, Ask):
+                stated = source.facts.provenance
+                n, date = stated.get("works", stated.get("config", {}).get("n_works")), source.facts.data_date
+                end_step(f"{n:,} works" if isinstance(n, int) else "", f"as of {date}" if date else "")
             yield source
 
 

@@ -30,7 +30,8 @@ from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.record_files import state_files
 from sciscidata.storage.parquet import read_parquet
 from sciscidata.storage.paths import list_visible
-from sciscidata.terminal.progress import begin_step
+from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import begin_step, end_step
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ def _score_citations(source: Citations, demand: Demand, measures: Measures) -> C
         facts = facts._replace(provenance=kept)
     begin_step("build the citation graph")
     graph, concentrations = build_graph(works, citations, cache_dir=measures.cache_dir), dict[int, float]()
+    end_step(counted(graph.n_citations, "citation"))
     of_graph = (source, graph, concentrations)
     if texts is None:
         begin_step("score disruption")
@@ -114,6 +116,7 @@ def _add_novelty(
     concentrations: dict[int, float] | None,
 ) -> pl.DataFrame:
     """Add the columns of ATYPICALITY to scores that are in index order."""
+    end_step(f"{counted(scores['cd_index'].count(), 'work has', 'works have')} a CD index")
     if measures.novelty is None:
         return join_atypicality(scores, works, works, None).collect()
     begin_step("score novelty")
@@ -124,6 +127,7 @@ def _add_novelty(
             concentrations |= scorer.concentrations
     else:
         found = _read_years(cache_atypicality(scorer, measures.cache_dir, engine=measures.engine))
+    end_step(f"{counted(found['z_p10'].count(), 'work has', 'works have')} a novelty score")
     return scores.hstack(found.drop("work_id"))
 
 

@@ -1,6 +1,7 @@
-"""Compute what ``docs/rl/judgement.md`` says beside its tables, from kept results alone: ``claims.py`` prints it.
+"""Compute what the note on judgement says beside its tables, from kept results alone: ``claims.py`` prints it.
 
-A claim is a piece of a sentence with its figures. A test looks for each of them on the page.
+A claim is a piece of a sentence with its figures. A test looks for each of them in ``benchmarks/notes/judgement.md``,
+and for the main ones in ``docs/rl/judgement.md``, too.
 """
 
 from __future__ import annotations
@@ -234,7 +235,7 @@ def claim_looks() -> Iterator[str]:
 
 
 def find_claims(slices: Slices, runs: Runs) -> list[str]:
-    """Return every claim, in the words of the page."""
+    """Return every claim, in the words of the note."""
     return [
         *claim_reinforcement(slices, runs),
         *claim_natural_shares(slices, runs),

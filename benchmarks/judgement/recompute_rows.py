@@ -37,7 +37,7 @@ from scipy.stats import t as student
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[2] / "docs" / "rl" / "judgement.md"
+PAGE = Path(__file__).parents[1] / "notes" / "judgement.md"
 LABELS = ("disruptive", "consolidating", "neutral")
 SHOWN = {"three": 3, "two": 2, "two_sure": 2, "second": 2}
 STRENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

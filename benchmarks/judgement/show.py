@@ -1,8 +1,8 @@
-"""Print the ladder, write its tables into the page, and draw it, from the kept results alone: ``show.py``.
+"""Print the ladder, and write its tables into the note, from the kept results alone: ``show.py``.
 
 python benchmarks/judgement/show.py keep SLICES RESULT.jsonl ...    # scores and counts, no text, into results/
-python benchmarks/judgement/show.py                                 # docs/rl/judgement.md and its picture
-python benchmarks/judgement/show.py take runs/ladder/results        # rows of ``sciscirl ladder`` in the page's form
+python benchmarks/judgement/show.py                                 # the tables of benchmarks/notes/judgement.md
+python benchmarks/judgement/show.py take runs/ladder/results        # rows of ``sciscirl ladder`` in the note's form
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import argparse
 import gzip
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from claims import FIELDS, find_claims, find_ends, find_gains, pool_fields, show_range
-from draw import Dot, draw_answer
 from kept import (
     RESULTS,
     WAYS,
@@ -38,11 +40,12 @@ from kept import (
 )
 from slices import LABELS, SLICES
 
+from benchmarks.pictures import Dot
 from sciscirl.lab.analysis.result_file import read_result
 from sciscirl.lab.analysis.seen import say_known
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "rl" / "judgement.md"
+NOTE = DOCS.parent / "benchmarks" / "notes" / "judgement.md"
 TEXT, KNOWN, BOTH, LATER = "text", "at publication", "text, at publication", "**later citers**"
 #: What the ways of ``ladder.jsonl.gz`` saw, in the order of the table. Those of reinforcement have their own.
 SAW = {
@@ -300,14 +303,13 @@ def show() -> None:
         rest = f"least recall {min(recalls):.3f}, invalid {np.mean(said < 0):.3f}"
         print(f"{name}, {WAYS[way]}: macro-F1 {f1:.3f}, {rest}")
     print("", *find_claims(slices, runs), sep="\n")
-    page = PAGE.read_text("utf-8")
+    note = NOTE.read_text("utf-8")
     for name, table in write_tables(slices, runs).items():
         begin, end = f"<!-- {name}: show.py writes this table -->", f"<!-- end of {name} -->"
-        before, rest = page.split(begin)
-        page = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+        before, rest = note.split(begin)
+        note = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
         print(f"\n{table}")
-    PAGE.write_text(page, "utf-8")
-    draw_answer(slices, list_dots(slices, runs))
+    NOTE.write_text(note, "utf-8")
 
 
 if __name__ == "__main__":

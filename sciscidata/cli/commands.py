@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import shlex
-import sys
 import time
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import sciscidata
+from sciscidata.errors import SciSciDataError
 from sciscidata.options.commands import (
     GENERAL,
     InFile,
@@ -30,6 +30,7 @@ from sciscidata.options.commands import (
 )
 from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, translate
 from sciscidata.terminal.messages import tell
+from sciscidata.terminal.progress import StepLines
 
 if TYPE_CHECKING:
     import sciscidata.changes.compare
@@ -57,6 +58,7 @@ def build(
     dry_run: bool = False,
     print_config: bool = False,
     from_manifest: Path | None = None,
+    verbose: bool = False,
 ) -> None:
     """Read works, score and label them, and write a release.
 
@@ -64,6 +66,7 @@ def build(
         dry_run: say what would be read, which classes are likely, and what it takes in time and dollars.
         print_config: print the settings of this run as a file for --config, and end.
         from_manifest: release, or its manifest.json, to repeat; it names no paths, so flags name those of its source.
+        verbose: print facts of the source, removed works by class, and the SHA-256 of every file, too.
 
     Shown:
         --source --input --works --citations --exports --sciscinet --snapshot --corpus --labelled --label --email
@@ -73,7 +76,7 @@ def build(
         sciscidata build --input works.jsonl.gz --n-train 300 --n-test 30 --out slices/mine
     """
     from sciscidata import pipeline
-    from sciscidata.cli.summary import log_first_steps, print_lines, print_release
+    from sciscidata.cli.summary import print_lines, print_release
 
     if print_config:
         from sciscidata.cli.repeat_run import render_toml
@@ -85,11 +88,9 @@ def build(
 
         print_lines(describe_plan(config))
         return
-    is_first = not config.cache_dir.exists()
+    start = time.monotonic()
     release = pipeline.build(config)
-    print_release(release)
-    if is_first:
-        log_first_steps(release)
+    print_release(release, time.monotonic() - start, verbose=verbose)
     if from_manifest is not None:
         from sciscidata.cli.repeat_run import compare_lines
 
@@ -348,7 +349,9 @@ def verify(path: Path) -> None:
 
 def describe(
     path: Path,
-    page: Annotated[partial[None], arguments(sciscidata.cli.page.describe_path, "html", "overwrite", "methods")],
+    page: Annotated[
+        partial[None], arguments(sciscidata.cli.page.describe_path, "html", "overwrite", "methods", "verbose")
+    ],
 ) -> None:
     """Print what a release, corpus, graph, file of scores or background holds.
 
@@ -618,10 +621,16 @@ class _Program(Program):
         """Call a command, and write each log message as a line to standard error, with the flags of the command."""
         values = self.read(name, words)
         self._corpus = values.get("corpus.folder", "CORPUS")
-        handler, formatter = logging.StreamHandler(sys.stderr), logging.Formatter()
+        handler, formatter = StepLines(holds=name == build.__name__), logging.Formatter()
         handler.format = lambda record: self.name_flags(name, formatter.format(record), in_file)
         logging.basicConfig(level=logging.INFO, handlers=[handler])
-        call(self.commands[name], values, in_file)
+        try:
+            call(self.commands[name], values, in_file)
+        except SciSciDataError:
+            handler.tell_held()
+            raise
+        finally:
+            handler.end_line()
 
     def name_flags(self, name: str, message: str, in_file: InFile) -> str:
         """Name flags; those of ``build`` too where a command reads what others have made, with their options."""

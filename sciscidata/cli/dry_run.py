@@ -44,7 +44,7 @@ def describe_plan(config: BuildConfig) -> list[str]:
             if reading.columns is not None:
                 n_listed = int(listed.among(reading.columns).stated["works"])
                 reading, of = reading._replace(works=n_listed), f"{counted(n_listed, 'work')} of the source"
-            of_list = [f"of the {counted(listed.rows.height, 'id')}: {of}"]
+            of_list = [f"from {counted(listed.rows.height, 'id')}: {of}"]
             if n_listed < (wanted := sum(config.split.sizes.values())):
                 of_list.append(f"too few works in the list: {n_listed:,} at most, {wanted:,} wanted")
         n_chosen, remarks = _count_chosen(config, reading.columns)
@@ -82,7 +82,7 @@ def _count_chosen(config: BuildConfig, columns: pl.LazyFrame | None) -> tuple[in
     is_chosen = pl.all_horizontal(chosen_names(rules)).sum()
     n_chosen = int(columns.select(is_chosen).collect(engine="streaming").item())
     remarks = [f"warning: {remark}" for remark in remark_on_names(columns, rules)]
-    return n_chosen, [f"of the chosen {names}: {n_chosen:,} works", *remarks]
+    return n_chosen, [f"in the chosen {names}: {n_chosen:,} works", *remarks]
 
 
 def _describe_classes(config: BuildConfig, found: ToRead) -> list[str]:
@@ -101,7 +101,7 @@ def _describe_classes(config: BuildConfig, found: ToRead) -> list[str]:
     ]
     if config.split.cell_columns and likely.keys() == quotas.keys():
         n_most = min(likely.values()) * len(likely)
-        lines.append(f"within field and years: {n_most:,} works at most, less where the rarest class varies by cell")
+        lines.append(f"within field and years: {n_most:,} works at most, fewer if the rarest class varies by cell")
     return lines + ([f"too few, probably: {', '.join(short)}"] if short else [])
 
 
@@ -119,7 +119,7 @@ def _describe_time(found: ToRead) -> str:
     seconds = _START_S + found.parsed_bytes / _PARSED_PER_S
     if found.citations is not None:
         whole = _format_seconds(seconds + found.citations / _CITATIONS_PER_S)
-        return f"about {whole} on two cores, less where the cache holds a part; no cost"
+        return f"about {whole} on two cores, sooner if the cache holds a part; no cost"
     return f"about {_format_seconds(seconds)} to read, and a second for each million citations; no cost"
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
+import json
 import shlex
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeAlias
 
 import polars as pl
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from sciscidata.cli.build_options import list_settings
@@ -24,9 +24,10 @@ from sciscidata.eligibility import list_removed
 from sciscidata.graph.graph import CitationGraph, read_graph
 from sciscidata.judged import choose_works
 from sciscidata.novelty.background import Background, read_background
+from sciscidata.novelty.null_model import remark_on_concentration
 from sciscidata.options.parser import translate
 from sciscidata.own_label import stated_label, vocabularies
-from sciscidata.release.documents import remark_on_release
+from sciscidata.release.documents import name_release, remark_on_release
 from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import (
     MANIFEST,
@@ -38,19 +39,44 @@ from sciscidata.release.manifest import (
     of_a_stranger,
 )
 from sciscidata.release.read import Release, list_splits, read_release
+from sciscidata.release.remarks import is_demonstration, list_skipped
 from sciscidata.release.verify import Verified, kind_of
-from sciscidata.sampling.manifest_entries import describe_unread, name_eligible
+from sciscidata.sampling.manifest_entries import describe_unread, find_one_sided, name_eligible
 from sciscidata.stages import find_measure
 from sciscidata.storage import real_path, storage_error
-from sciscidata.terminal.messages import discard, printable
+from sciscidata.terminal.messages import align_columns, discard, printable
 
 if TYPE_CHECKING:
     from sciscidata.changes.compare import Comparison
     from sciscidata.hubs.publish import Published
 
-logger = logging.getLogger(__name__)
-
 P = ParamSpec("P")
+_WIDTH: Final = 110
+
+
+class Table(NamedTuple):
+    """A table: its head begins with what it is about. Columns are numbers but the first, and those on the ``left``."""
+
+    head: list[str]
+    rows: list[list[str]]
+    left: tuple[int, ...] = (0,)
+
+    def lines(self) -> list[str]:
+        """Write it as lines of text."""
+        columns = zip(*([self.head] if any(self.head) else []), *self.rows, strict=True)
+        fitted = [
+            column if n in self.left else [cell.rjust(max(map(len, column))) for cell in column]
+            for n, column in enumerate(columns)
+        ]
+        return align_columns([*zip(*fitted, strict=True)])
+
+
+class Heading(str):
+    """A line above others."""
+
+    __slots__ = ()
+
+
 Part: TypeAlias = str | Table
 
 
@@ -77,75 +103,138 @@ def standard_output() -> Generator[Console]:
 
 
 def printed(report: Callable[P, Iterator[Part]]) -> Callable[P, list[Part]]:
-    """Make a function print the lines and tables that it yields, the first and warnings bold, and return them."""
+    """Make a function print the lines and tables that it yields, the first and headings bold, and return them."""
 
     @wraps(report)
     def show(*args: P.args, **options: P.kwargs) -> list[Part]:
         parts = list(report(*args, **options))
         with standard_output() as console:
             for number, part in enumerate(parts):
-                is_bold = number == 0 or str(part).startswith("warning: ")
-                console.print(part, style="bold" if is_bold else None)
+                is_bold = number == 0 or isinstance(part, Heading)
+                for line in part.lines() if isinstance(part, Table) else [part]:
+                    console.print(line, style="bold" if is_bold else None)
         return parts
 
     return show
 
 
 @printed
-def print_release(release: Release) -> Iterator[Part]:
-    """Print what was read, what each filter removed, the classes and the files, as far as the manifest states them."""
+def print_release(release: Release, seconds: float | None = None, *, verbose: bool = False) -> Iterator[Part]:
+    """Print what a release is, why works may not be drawn, its labels, what to know of it, and where it lies.
+
+    Args:
+        release: a release.
+        seconds: how long it took to build. None: it was not built now.
+        verbose: print the facts of the source, what filters removed by class, and the SHA-256 of all files, too.
+    """
     manifest = release.manifest
-    source = manifest.get("source", {})
-    yield from _list_source(source)
-    for file in source.get("inputs", []):
-        yield f"  {file['name']}: sha256 {file['sha256']}"
-    for line in source.get("first_corrupt_lines", []):
-        yield f"  skipped: {line['file']} line {line['line']}: {line['reason']}"
+    yield from () if seconds is None else [""]  # between the steps and what they have made
+    yield Heading(name_release(manifest))
+    yield describe_rows(manifest)
+    yield from (f"  {line}" for line in list_skipped(manifest.get("source", {})))
     if "filters" in manifest.get("counts", {}):
-        yield tabulate_filters(manifest)
-    if unread := describe_unread(manifest.get("counts", {})):
-        yield unread
+        yield ""
+        yield Heading(name_removed(manifest["counts"]))
+        yield tabulate_filters(manifest, by_class=verbose)
+    for part in describe_classes(manifest, verbose=verbose):
+        yield from _fill("", part) or [""] if isinstance(part, str) else [part]
+    if remarks := remarks_by_flags(manifest):
+        yield ""
+        yield Heading("Read this before you use it")
+        for number, lines in enumerate(remarks, 1):
+            first, *more = filter(None, lines)
+            yield from _fill(f"  {number}  ", first)
+            for line in more:
+                yield from _fill("     ", line)
+    yield ""
+    yield from _list_files(release, seconds, verbose=verbose)
+
+
+def _fill(mark: str, text: str) -> list[str]:
+    """Write a text as lines behind a mark."""
+    return textwrap.wrap(text, _WIDTH, initial_indent=mark, subsequent_indent=" " * len(mark), break_on_hyphens=False)
+
+
+def list_facts(release: Release) -> list[str]:
+    """List what nobody needs at first: facts of the source, and the SHA-256 of what was read and written."""
+    files, digest, source = (
+        release.manifest["files"],
+        release.manifest["manifest_sha256"],
+        release.manifest.get("source", {}),
+    )
+    width = max(map(len, [*files, MANIFEST]))
+    return [
+        *_list_source(source),
+        *(f"  {file['name']}: sha256 {file['sha256']}" for file in source.get("inputs", [])),
+        f"files: {shown(release.folder)}",
+        *(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}" for name, facts in files.items()),
+        f"  {MANIFEST:<{width}} {'':>12}        sha256 {digest} (without this line)",
+    ]
+
+
+def describe_rows(manifest: dict[str, Any]) -> str:
+    """Say how many works each split has, how many labels there are, and of which day the data are."""
+    splits, noun = list_splits(manifest), "texts" if lacks_scores(manifest) else "works"
+    rows = " + ".join(f"{manifest['sides'][split]['rows']:,} {split}" for split in splits)
+    labels = [
+        f"{len(words)} {column.removesuffix('_label')}"
+        for column, words in vocabularies(stated_label(manifest)).items()
+        if any(any(manifest["class_counts"][split][column].values()) for split in splits)
+    ]
+    date = manifest.get("source", {}).get("data_date")
+    said = [f"{rows} {noun}", *([f"{' and '.join(labels)} labels"] if labels else [])]
+    return ", ".join([*said, *([f"data of {date}"] if date else [])])
+
+
+def describe_classes(manifest: dict[str, Any], *, verbose: bool = False) -> Iterator[Part]:
+    """Tabulate labels, and say what they rest on."""
+    label, has_novelty = stated_label(manifest), manifest["novelty"]["available"]
     if not lacks_scores(manifest):
+        yield ""
         yield tabulate_classes(manifest, "disruption_label")
-    if judged := describe_judged(manifest):
-        yield judged
-    if ceiling := describe_ceiling(manifest):
-        yield ceiling
-    if manifest["novelty"]["available"]:
+        yield from filter(None, [describe_judged(manifest), describe_unread(manifest.get("counts", {}))])
+    if has_novelty:
+        yield ""
         yield tabulate_classes(manifest, "novelty_label")
-        yield from _list_null_model(manifest.get("atypicality"))
-        if coverage := describe_coverage(manifest):
-            yield f"  {coverage}"
     elif not lacks_scores(manifest):
-        yield "novelty fields: null in every row"
-    label = stated_label(manifest)
+        yield "There is no novelty: its fields are null."
     if label is not None:
+        yield ""
         yield tabulate_classes(manifest, label.name)
-        for word, meaning in label.meanings.items():
-            yield f"  {word}: {meaning}"
-    for remark in remarks_by_flags(manifest):
-        yield f"warning: {remark}"
-    yield from _list_place("release", release.folder)
-    width = max(map(len, manifest["files"]))
-    for name, facts in manifest["files"].items():
-        yield f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}"
-    yield f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)"
+        yield from (f"  {word}: {meaning}" for word, meaning in label.meanings.items())
+    if verbose:
+        yield ""
+        yield from filter(None, [describe_ceiling(manifest), describe_coverage(manifest)])
+        yield from _list_null_model(manifest.get("atypicality")) if has_novelty else ()
 
 
-def log_first_steps(release: Release) -> None:
-    """Say after a first build what to look at, and what to type next; not on standard output, which has the facts."""
-    folder = shlex.quote(shown(release.folder))
-    page = shlex.quote(f"{release.folder.name}.html")
-    pictures = [name for name in release.manifest["files"] if name.endswith(".png")]
-    logger.info("look at: %s in %s", ", ".join(["README.md", *pictures, "train.jsonl"]), folder)
-    logger.info("next: sciscidata describe %s --html %s  (the release on one page, for a browser)", folder, page)
-    logger.info("then: sciscidata build --help  (works of your own: --input, or --works and --citations)")
+def _list_files(release: Release, seconds: float | None, *, verbose: bool) -> Iterator[str]:
+    """Say where a release lies and what it holds; after a build, what to type next."""
+    files, digest, place = release.manifest["files"], release.manifest["manifest_sha256"], shown(release.folder)
+    size = f"{sum(facts['bytes'] for facts in files.values()) / 1e6:,.1f} MB"
+    hashes = f"SHA-256 of each in {MANIFEST} (this release: {digest[:12]})"
+    done = "release" if seconds is None else f"Done in {seconds:.0f} s"
+    yield f"{done}: {place}   {len(files) + 1} files, {size}, {hashes}"
+    if verbose:
+        yield from list_facts(release)
+    quoted, page = shlex.quote(place), shlex.quote(f"{release.folder.name}.html")
+    if seconds is not None:
+        yield f"Next   sciscidata verify {quoted}"
+        yield f"       sciscidata describe {quoted} --html {page}"
+        yield f"       python: sciscidata.read_release({json.dumps(place, ensure_ascii=False)}).train"
+        if is_demonstration(release.manifest):
+            yield "       your own works: sciscidata build --help   (--input, or --works and --citations)"
 
 
-def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:
-    """Return the remarks on a release, with the flags of a build for its options."""
-    options = list_settings()
-    return [translate(remark, options) for remark in remark_on_release(manifest)]
+def remarks_by_flags(manifest: dict[str, Any]) -> list[tuple[str, str]]:
+    """List what to know of a release, and what to do about it, by the flags of a build for its options."""
+    remarks, options = [(one.text, one.remedy) for one in remark_on_release(manifest)], list_settings()
+    for remark in remark_on_concentration((manifest.get("atypicality") or {}).get("venue_concentration", {})):
+        text, begin, remedy = remark.partition("To compare")
+        remarks.append((text.strip(), begin + remedy))
+    return [
+        (f"{text[:1].upper()}{translate(text[1:], options)}", translate(remedy, options)) for text, remedy in remarks
+    ]
 
 
 @printed
@@ -206,49 +295,59 @@ def _list_null_model(atypicality: dict[str, Any] | None) -> Iterator[str]:
     yield f"{scored}; null model: {null}, of {corpus}"
 
 
-def tabulate_filters(manifest: dict[str, Any]) -> Table:
-    """Tabulate how many works each filter removed, and of which class, without filters that removed none."""
-    counts: dict[str, int] = manifest["counts"]["filters"]
-    removed: dict[str, Any] = manifest["counts"].get("removed", {})
+def name_removed(counts: dict[str, Any]) -> str:
+    """Say how many works may not be drawn."""
+    n, left = counts["filters"]["works"], counts["filters"]["eligible"]
+    return f"Why {n - left:,} of {n:,} works may not be drawn" if n > left else f"All {n:,} works may be drawn"
+
+
+def tabulate_filters(manifest: dict[str, Any], *, by_class: bool = False) -> Table:
+    """Tabulate how many works each filter removed, most first; by class, or with a note where it is almost only one."""
+    counts: dict[str, Any] = manifest["counts"]
+    removed = sorted(list_removed(manifest), key=lambda row: -row[2])
+    if not by_class or "removed" not in counts:
+        notes = {one.name: one.describe() for one in reversed(find_one_sided(counts))}
+        rows = [[f"  {note}", f"{n:,}", f"  {notes.get(name, '')}"] for name, note, n in removed]
+        return Table(["", "", ""], rows, left=(0, 2))
     words, balance = vocabularies(stated_label(manifest)), manifest.get("split", {}).get("balance")
     column = [*words][-1] if str(balance).startswith("label") else "disruption_label"
-    labels = words[column] if removed else ()
-    table = Table(
-        title="which works may be drawn (what each filter removed)", title_justify="left", box=None, pad_edge=False
-    )
-    table.add_column("works")
-    for name in ("number", *labels):
-        table.add_column(name, justify="right")
-
-    def cells(stage: str) -> list[str]:
-        return [f"{manifest['counts'][stage][column][label]:,}" for label in labels]
-
-    table.add_row("read", f"{counts['works']:,}", *cells("scored"))
-    for name, note, n in list_removed(manifest):
-        found = removed.get(name, {}).get(column, {})
-        costs = [f"-{found[label]:,}" if found.get(label) else "" for label in labels]
-        table.add_row(f"  {note}", f"-{n:,}", *costs)
-    table.add_row(name_eligible(manifest["counts"]), f"{counts['eligible']:,}", *cells("eligible"))
-    return table
+    rows = [
+        [
+            f"  {note}",
+            f"{n:,}",
+            *(f"{counts['removed'].get(name, {}).get(column, {}).get(label, 0):,}" for label in words[column]),
+        ]
+        for name, note, n in removed
+    ]
+    return Table(["  removed as", "works", *words[column]], rows)
 
 
 def tabulate_classes(manifest: dict[str, Any], column: str) -> Table:
-    """Count the works of each class: all scored ones, the eligible ones, and those of each split; and judged ones."""
-    table = Table(title=f"{column.removesuffix('_label')} classes", title_justify="left", box=None)
-    table.add_column("works")
-    labels = vocabularies(stated_label(manifest))[column]
-    for label in (*labels, "all"):
-        table.add_column(label, justify="right")
-    counts = manifest.get("counts", {})
-    stages = {name: counts[name] for name in ("scored", "eligible") if name in counts}
-    stages |= {split: manifest["class_counts"][split] for split in list_splits(manifest)}
-    for name, found in stages.items():
-        judged = counts.get("judged", {}).get(name, found)
-        differ = [("  judged", judged)] if judged[column] != found[column] and column == "disruption_label" else []
-        for row, by_label in ((name, found), *differ):
-            numbers = [by_label[column][label] for label in labels]
-            table.add_row(row, *(f"{number:,}" for number in (*numbers, sum(numbers))))
-    return table
+    """Count the works of each class: with a label, those that may be drawn, and the splits; judged ones below."""
+    labels, counts = vocabularies(stated_label(manifest))[column], manifest.get("counts", {})
+    judged, drawn = counts.get("judged", {}), manifest["class_counts"]
+    stages = {
+        name: [stage]
+        for stage, name in (("scored", "labelled"), ("eligible", name_eligible(counts)))
+        if stage in counts
+    }
+    splits = list_splits(manifest)
+
+    def row(name: str, found: list[dict[str, Any]]) -> list[str]:
+        numbers = [[one[column][label] for one in found] for label in labels]
+        every = [sum(one[column][label] for label in labels) for one in found]
+        return [name, *(" / ".join(f"{n:,}" for n in cell) for cell in (*numbers, every))]
+
+    rows: list[list[str]] = []
+    for name, parts in {**stages, " / ".join(splits): [*splits]}.items():
+        found = [drawn[part] if part in drawn else counts[part] for part in parts]
+        rows.append(row(name, found))
+        of_judged = [judged.get(part, one) for part, one in zip(parts, found, strict=True)]
+        if column == "disruption_label" and any(
+            one[column] != of[column] for one, of in zip(found, of_judged, strict=True)
+        ):
+            rows.append(row("  judged", of_judged))
+    return Table([column.removesuffix("_label"), *labels, "all"], rows)
 
 
 @contextmanager
@@ -267,7 +366,7 @@ def measured() -> Generator[None]:
     print_lines([f"took {time.monotonic() - start:.1f} s, {memory}"])
 
 
-def print_path(path: Path) -> list[Part]:
+def print_path(path: Path, *, verbose: bool = False) -> list[Part]:
     """Print and return what lies at a path: a release, a corpus, a graph, an export, scores or a null model."""
     printers: dict[str, Callable[[Path], list[Part]]] = {
         "graph": lambda path: print_graph(read_graph(path), path),
@@ -279,7 +378,7 @@ def print_path(path: Path) -> list[Part]:
     if (kind := kind_of(path)) in printers:
         return printers[kind](path)
     with of_a_stranger(path):
-        return print_release(read_release(path))
+        return print_release(read_release(path), verbose=verbose)
 
 
 @printed

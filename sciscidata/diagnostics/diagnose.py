@@ -91,7 +91,7 @@ _QUESTIONS: Final = {
     ),
     "works_with_venue": _Question("works", "have a venue", 0.5, "novelty needs the venues of references", low=True),
     "references_with_venue": _Question(
-        "references to works", "have a venue", 0.5, "novelty is computed from the others only", low=True
+        "references to works", "have a venue", 0.5, "novelty is computed from these only", low=True
     ),
 }
 _SWAPPED_FROM: Final = 0.2  # of citations with two years lead to a later work

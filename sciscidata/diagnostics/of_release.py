@@ -11,7 +11,7 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.config import BuildConfig
-from sciscidata.diagnostics.diagnose import Check, DataYears, diagnose_graph, diagnose_works, log_warnings
+from sciscidata.diagnostics.diagnose import Check, DataYears, diagnose_graph, diagnose_works
 from sciscidata.diagnostics.labels import diagnose_labels
 from sciscidata.disruption.config import first_open_window
 from sciscidata.disruption.label_prior import FEWEST_WORKS, MOST_CITERS, LabelPrior, count_citers, fit_prior, n_works
@@ -19,13 +19,14 @@ from sciscidata.errors import EmptyInputError
 from sciscidata.judged import is_over_by_year
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
-from sciscidata.release.documents import name_source
+from sciscidata.release.documents import remark_on_release
 from sciscidata.sampling.draw import Drawn
-from sciscidata.sampling.manifest_entries import NullModel, describe_novelty, remark_on_novelty
+from sciscidata.sampling.manifest_entries import NullModel, describe_novelty
 from sciscidata.schemas import CD_SCORES, SPLITS
 from sciscidata.scoring import Computed
 from sciscidata.sources.kinds import Scored, Texts
 from sciscidata.sources.registry import find_source
+from sciscidata.terminal.progress import AT_END
 
 logger = logging.getLogger(__name__)
 
@@ -40,9 +41,6 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
         concentrations=labelled.concentrations if isinstance(labelled, Computed) else {},
     )
     novelty = describe_novelty(model, drawn.scored, drawn.counts["filters"]["works"], config.thresholds)
-    name = name_source(labelled.facts.provenance)
-    for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule, name):
-        logger.warning("%s", remark)
     checks, ceiling = check_works(labelled, config, last_year=drawn.counts["last_year"]), None
     prior, rests_on = (None, {}) if kind.sample else _find_prior(labelled)
     # Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no
@@ -58,8 +56,7 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
         if fields := " and ".join(demand.split.test_fields):
             sure = [check._replace(text=f"of {fields} alone: {check.text}") for check in sure]
         checks += sure
-    log_warnings(checks)
-    return {
+    facts = {
         "source": labelled.facts.provenance,
         **config.stated(),
         **demand.stated(),
@@ -70,6 +67,10 @@ def describe(labelled: Scored, drawn: Drawn, config: BuildConfig, background: di
         # Label confidence follows from the counts in scores.parquet.
         **({"label_prior": {**prior.stated(), "rests_on": rests_on}} if prior and config.scores_file else {}),
     }
+    for remark in remark_on_release(facts):
+        if remark.is_warning:
+            logger.warning("%s", f"{remark.text} {remark.remedy}".rstrip(), extra=AT_END)
+    return facts
 
 
 def check_works(scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:

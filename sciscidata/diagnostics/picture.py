@@ -13,15 +13,16 @@ from sciscidata.diagnostics.diagnose import DIAGNOSTICS
 from sciscidata.frames import AnyFrame
 from sciscidata.intervals import wilson_interval
 from sciscidata.plots.by_group import FEW, Panel, Reading, draw_panel, fit_name
-from sciscidata.plots.figure import drawing, tick_numbers
+from sciscidata.plots.figure import drawing, percent, tick_numbers
 from sciscidata.plots.measure import put_measured
+from sciscidata.plots.palette import COLOURS, PALE
 from sciscidata.schemas import require_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LEVELS: Final = {"ok": "#777777", "warning": "#D55E00"}
+_LEVELS: Final = {"ok": COLOURS["neutral"], "warning": COLOURS["disruptive"]}
 _SERIES: Final = ("no_references", "works_with_venue", "references_with_venue")
 #: What the share of each check is of, and whether much of it is good.
 _MEANING: Final = {
@@ -92,8 +93,8 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
             (one.get_legend_handles_labels() for one in (below, beside)), key=lambda found: len(found[1])
         )
         if labels:
-            picture.figure.legend(handles, labels, loc="outside lower center")
-        picture.title = title
+            picture.legend = {"handles": handles, "labels": labels}
+        picture.finding = title
     return picture.figure
 
 
@@ -105,22 +106,22 @@ def _draw_checks(axes: Axes, by_name: dict[str, dict[str, Any]]) -> None:
         for name, text in shown.items():
             row = by_name[name]
             bars = axes.barh(len(names), row["value"], color=_LEVELS[row["level"]])
-            axes.bar_label(bars, [f" {row['value']:.1%} ({row['n']:,} of {row['of']:,})"], fontsize=6)
+            axes.bar_label(bars, [f" {percent(row['value'], 1)} ({row['n']:,} of {row['of']:,})"], fontsize=7)
             names.append(text)
     ticks = axes.set_yticks(range(len(names)), names)
     for tick in ticks:
         tick.label1.set_fontweight("bold" if tick.label1.get_text().endswith(":") else "normal")
     axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.set_xlim(0, 2.2)  # room for the numbers
-    axes.set_xticks([0, 0.5, 1], ["0%", "50%", "100%"])
+    axes.set_xticks([0, 0.5, 1], ["0 %", "50 %", "100 %"])
     axes.set_title("Checks (orange: warning)")
 
 
 def _draw_windows(axes: Axes, row: dict[str, Any], years: range) -> None:
     groups = [group for group in row.get("by_year") or [] if group["year"] in years]
     at, whole = [group["year"] for group in groups], [group["of"] for group in groups]
-    axes.bar(at, whole, width=0.9, color="#CCCCCC", label="window not over")
-    axes.bar(at, [group["n"] for group in groups], width=0.9, color="#0072B2", label="complete window")
+    axes.bar(at, whole, width=0.9, color=PALE, label="window not over")
+    axes.bar(at, [group["n"] for group in groups], width=0.9, color=COLOURS["consolidating"], label="complete window")
     if years:
         axes.set_xlim(years[0] - 1, years[-1] + 1)
     tick_numbers(axes.xaxis, 5)

@@ -49,7 +49,7 @@ def compute_cd_interval(scores: AnyFrame, *, level: float = 0.95, prior: LabelPr
 
     Memory: all rows. Works with equal counts are computed once.
 
-    Source: this project's. See docs/measures/label_confidence.md for how often the index of other citers lies in it.
+    Source: this project's. See benchmarks/notes/label_confidence.md for how often the index of other citers lies in it.
 
     Example:
         >>> from sciscidata import compute_cd_index, scan_example

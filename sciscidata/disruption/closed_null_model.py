@@ -1,7 +1,8 @@
 """The closed approximation of the null model: mean and spread of the CD index over rewired citations, without draws.
 
 A draw of ``null="rewired"`` keeps the citers D = n_i + n_j of a focal work. N is the number of citations in the window
-to its references. docs/measures/null_models.md derives the formula in these symbols, and says how far it can be off.
+to its references. benchmarks/notes/null_models.md derives the formula in these symbols, and says how far it can be
+off.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def compute_label_confidence(
 
     Memory: all rows.
 
-    Source: this project's. See docs/measures/label_confidence.md for what it predicts.
+    Source: this project's. See docs/measures/label_confidence_evidence.md for what it predicts.
 
     Example:
         >>> scores = pl.LazyFrame({"n_i": [0, 0], "n_j": [1, 12], "n_k": [30, 30], "cd_index": [-1 / 31, -12 / 42]},

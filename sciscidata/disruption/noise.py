@@ -119,7 +119,7 @@ def find_noise_effect(
         WorkIdError: if a work is there twice.
 
     Source: reliability and attenuation are those of Spearman 1904, doi:10.2307/1412159. See
-    docs/measures/label_confidence.md for simulations with known slopes.
+    benchmarks/notes/label_confidence.md for simulations with known slopes.
 
     Example:
         >>> from sciscidata import compute_cd_index, scan_example

@@ -2,7 +2,7 @@
 
 A draw keeps of every work how many works it cites and how many cite it. ``"rewired"`` keeps the years of both, too. All
 draws come from numbers of ``_kernels/random.py``, so threads and platforms change nothing. docs/measures/null_models.md
-says what a draw keeps, and what draws showed on real graphs.
+says what a draw keeps, and benchmarks/notes/null_models.md what draws showed on real graphs.
 """
 
 from __future__ import annotations

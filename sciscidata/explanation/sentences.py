@@ -137,10 +137,10 @@ def describe_certainty(row: dict[str, Any], prior: LabelPrior | None) -> list[st
         return []
     times = round(100 * row["label_confidence"])
     often = "over 99" if times == 100 else "under 1" if times == 0 else str(times)
-    lines = [f"Of 100 works with these counts, cited anew, {often} would be {row['disruption_label']} again"]
+    lines = [f"Cited anew, {often} of 100 works with these counts would be {row['disruption_label']} again"]
     if row["cd_low"] is not None:
         low, high = (f"{row[end] + 0.0:.2g}" for end in ("cd_low", "cd_high"))  # -0.0 is 0
-        lines[0] += f"; of 100 indices, 95 would lie between {low} and {high}"
+        lines[0] += f"; 95 of 100 indices would lie between {low} and {high}"
     if prior is None:
         return [f"{lines[0]} (prior: the shipped one, of other works).", _OTHER_WORKS]
     return [f"{lines[0]} (prior: {counted(prior.works, 'work')} with one to eight citers)."]

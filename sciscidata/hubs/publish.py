@@ -13,6 +13,7 @@ from sciscidata.hubs.hugging_face import Hub, find_access, read_hub_name
 from sciscidata.release.documents import Publication, render_documents
 from sciscidata.release.manifest import DOCUMENTS, MANIFEST, of_a_stranger
 from sciscidata.release.read import Release
+from sciscidata.release.record import describe_record
 from sciscidata.release.release import check_target
 from sciscidata.release.verify import list_changed, verify_release
 from sciscidata.storage import atomic_folder, path_inside, real_path
@@ -72,7 +73,7 @@ def publish(
         raise ConfigError(f"{to} names a revision, and a release becomes a new one. Write hf:{name}.")
     access = find_access(needed=not dry_run)
     whole, page = verify_release(release), f"{access.url}/datasets/{name}"
-    files = _add_documents(whole, Publication(creators, day, page))
+    files = _add_documents(whole, Publication(creators, day, page, name))
     sizes = _show_plan(page, files)
     if dry_run:
         return Published(to, sizes, page, is_final=False)
@@ -88,7 +89,7 @@ def _add_documents(release: Release, publication: Publication) -> dict[str, Path
     if edited:
         logger.info("edited, and sent as they are: %s", ", ".join(sorted(edited)))
     with of_a_stranger(release.folder):
-        made = render_documents(release.manifest, publication)
+        made = render_documents(release.manifest, publication, describe_record(release))
     names = sorted({MANIFEST, *release.manifest["files"], *DOCUMENTS})
     return {
         name: made[name]

@@ -64,7 +64,7 @@ def moments_of_cells(cells, tables, tile, cursor, mean_out, deviation_out):
     there. Then only the other one's ``parts`` count.
 
     Partners must ascend in each row. Venues are visited tile by tile, to stay in cache. ``cursor`` (rows) is the next
-    cell of each row: the first. Formulas: docs/measures/atypicality.md.
+    cell of each row: the first. Formulas: docs/measures/atypicality_method.md.
     """
     cell_starts, partners, _, first = cells
     of_partner, of_row, support, begins, shares, parts, sizes, is_sure, total = tables

@@ -36,7 +36,7 @@ from sciscidata.schemas import ATYPICALITY, require_columns
 from sciscidata.storage import hash_file
 from sciscidata.storage.parquet import read_parquet, write_parquet
 from sciscidata.storage.spill import RowSpool
-from sciscidata.terminal.progress import Advance
+from sciscidata.terminal.progress import AT_END, Advance
 
 logger = logging.getLogger(__name__)
 
@@ -353,7 +353,7 @@ class YearScorer:
 @cache
 def _say_once(remark: str) -> None:
     """Log a remark, once in a process: each measure of the same data would repeat it."""
-    logger.info("%s", remark)
+    logger.info("%s", remark, extra=AT_END)
 
 
 def add_scores(rows: pl.DataFrame, score: Score) -> pl.DataFrame:

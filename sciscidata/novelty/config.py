@@ -93,8 +93,8 @@ class NoveltyConfig(Conventional):
         return {name: getattr(self, name) for name in names}
 
 
-#: How other implementations differ from the default; docs/measures/atypicality.md compares them. Our shuffles are drawn
-#: by other random numbers, so values agree within the spread of shuffles only.
+#: How other implementations differ from the default; docs/measures/atypicality_method.md compares them. Our shuffles
+#: are drawn by other random numbers, so values agree within the spread of shuffles only.
 COMPAT: dict[str, dict[str, Any]] = {
     # Lin et al. 2023, notebook MAG-Atyp-Comb of kellogg-cssi/SciSciNet; columns Atyp_10pct_Z, Atyp_Median_Z.
     "sciscinet_v1": {"null": "permutation", "n_shuffles": 10, "unique_pairs": True, "venue_required": True},

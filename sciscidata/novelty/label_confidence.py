@@ -96,7 +96,7 @@ def compute_novelty_confidence(
     Memory: besides ``compute_atypicality``, 60 bytes per work.
 
     Source: this project's. The redraw is the bootstrap of Efron 1979, doi:10.1214/aos/1176344552. See
-    docs/measures/label_confidence.md for what it predicts.
+    docs/measures/label_confidence_evidence.md for what it predicts.
 
     Example:
         >>> from sciscidata import SyntheticConfig, scan_synthetic

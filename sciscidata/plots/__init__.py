@@ -12,7 +12,6 @@ from sciscidata.plots.disruption import (
     plot_null_cd_index,
     plot_windows,
 )
-from sciscidata.plots.figure import COLOURS as COLOURS
 from sciscidata.plots.figure import STYLE as STYLE
 from sciscidata.plots.figure import Look
 from sciscidata.plots.figure import plain as plain
@@ -21,6 +20,10 @@ from sciscidata.plots.labels import plot_label, plot_label_stability, plot_missi
 from sciscidata.plots.measure import measure_by
 from sciscidata.plots.multiverse import plot_multiverse
 from sciscidata.plots.novelty import plot_novelty, plot_novelty_by_year, plot_uzzi_cells
+from sciscidata.plots.palette import COLOURS as COLOURS
+from sciscidata.plots.palette import INK as INK
+from sciscidata.plots.palette import LINES as LINES
+from sciscidata.plots.palette import PALE as PALE
 from sciscidata.plots.work import plot_work
 
 __all__ = [

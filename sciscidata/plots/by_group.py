@@ -18,9 +18,6 @@ from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame, to_lazy, with_long_ids_as_text
 from sciscidata.judged import WINDOW_COMPLETE, Choice, Population
 from sciscidata.plots.figure import (
-    COLOURS,
-    INK,
-    PALE,
     STYLE,
     Look,
     Picture,
@@ -46,6 +43,7 @@ from sciscidata.plots.measure import (
     read_groups,
     refuse_nothing,
 )
+from sciscidata.plots.palette import COLOURS, INK, LINES, PALE
 from sciscidata.terminal.messages import counted
 
 if TYPE_CHECKING:
@@ -54,8 +52,6 @@ if TYPE_CHECKING:
 
 FEW: Final = 30
 YEAR: Final = "publication_year"
-#: Okabe and Ito 2008, without yellow and black.
-LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#777777")
 _INTERVALS: Final = {"share": "Wilson", "mean": "t"}
 _MOST_PLACES: Final = 500
 _MOST_NAMES: Final = 40
@@ -63,11 +59,11 @@ _ROW_MM: Final = (4.2, 7.0)  # of a name, and where names take two lines
 _LINE_MM: Final = 2.0  # of a row, for each line that its names have
 _NAME_MM: Final = {"one": 32.0, "two": 62.0}  # the widest name beside a panel
 _LEGEND_MM: Final = 62.0
-_LEGEND_ROW_MM: Final = 3.8
 _CROWDED: Final = 60  # estimates of more than two groups: more are drawn in a panel for each group
 _COLUMNS: Final = {"one": 2, "two": 3}  # of panels for each group
 _SEEN: Final = (0.025, 0.975)  # of works in a crowded picture have the ends of their intervals on the axis
 _PANEL_MM: Final = 42.0
+_ARROWS: Final = {"<": 4, ">": 5, "^": 6, "v": 7}  # matplotlib's carets: the tip is at the place
 _FRAME_MM: Final = 14.0  # around all panels together
 
 
@@ -192,6 +188,7 @@ class Reading(NamedTuple):
         names: what is written for each group that is a name, in order; numbers have none.
         label: of the line, in a legend that a user adds.
         is_crowded: estimates of few works have no interval, and intervals of few works may leave the axis.
+        colours: of the lines; those of labels, or the usual ones, where there are none.
     """
 
     few: int = FEW
@@ -199,6 +196,7 @@ class Reading(NamedTuple):
     names: Mapping[Any, str] = MappingProxyType({})
     label: str = ""
     is_crowded: bool = False
+    colours: Sequence[str] = ()
 
 
 class Drawn(NamedTuple):
@@ -219,11 +217,11 @@ class Drawn(NamedTuple):
 
         Example:
             >>> Drawn(True, 1, 12).describe()
-            ' Triangles: 1 value beyond the axis. 12 intervals reach beyond it.'
+            ' Triangles: 1 value beyond the axis. Arrowheads: 12 intervals reach beyond it.'
         """
         beyond = f" Triangles: {counted(self.n_beyond, 'value')} beyond the axis." if self.n_beyond else ""
         reach = counted(self.n_cut, "interval reaches", "intervals reach")
-        return beyond + (f" {reach} beyond {'it' if beyond else 'the axis'}." if self.n_cut else "")
+        return beyond + (f" Arrowheads: {reach} beyond {'it' if beyond else 'the axis'}." if self.n_cut else "")
 
 
 def add_drawn(drawn: Sequence[Drawn]) -> Drawn:
@@ -267,20 +265,14 @@ def plot_panels(look: Look, x: str, panels: Sequence[Panel], reading: Reading) -
         n_lines = max(len(panel.lines) for panel in panels)
         names, height = _order_names(every, x, reading.few, look, n_lines)
     reading = reading._replace(names=names, label="" if by else name_data(look.get("data")))
-    height += legend_height(look, len(panels[0].lines)) if by else 0.0
     with drawing(look, heights_mm=(height,) * len(panels), share="y" if names else "") as picture:
         drawn = [draw_panel(axes, x, one, reading) for axes, one in zip(picture.panels, panels, strict=True)]
         if by and not axes_of(look):
             put_legend_outside(picture, name_column(by))
         if len(panels) > 1:
             letter_panels(picture)
-        picture.title = _describe_panels(panels, x, reading, drawn)
+        picture.caption = _describe_panels(panels, x, reading, drawn)
     return picture.figure
-
-
-def legend_height(look: Look, n_names: int) -> float:
-    """Return how much higher a picture has to be for the legend that ``put_legend_outside`` puts below it, in mm."""
-    return _LEGEND_ROW_MM * (1 + n_names) if look.get("width") == "one" and look.get("ax") is None else 0.0
 
 
 def put_legend_outside(picture: Picture, title: str) -> None:
@@ -291,7 +283,7 @@ def put_legend_outside(picture: Picture, title: str) -> None:
         axes.legend(title=title, loc="upper left", bbox_to_anchor=(1, 1))
         return
     axes.legend().remove()
-    picture.figure.legend(handles, labels, title=title, loc="outside lower center")
+    picture.legend = {"handles": handles, "labels": labels, "title": title.replace("\n", " ")}
 
 
 def _plot_each_group(look: Look, x: str, panel: Panel, reading: Reading) -> Figure:
@@ -315,9 +307,9 @@ def _plot_each_group(look: Look, x: str, panel: Panel, reading: Reading) -> Figu
             axes.set_title(fit_name(line.group, width, end=f" ({line.n.sum():,})"))
             tick_numbers(axes.xaxis, 3 if is_narrow else 4)
             axes.tick_params(labelbottom=number + columns >= len(lines))  # also above a place that is left free
-        picture.figure.supxlabel(name_column(x), fontsize=STYLE["axes.labelsize"])
+        picture.common_x = name_column(x)
         picture.figure.supylabel(panel.name, fontsize=STYLE["axes.labelsize"])
-        picture.title = _describe_panels([panel], x, reading, drawn, is_each=True)
+        picture.caption = _describe_panels([panel], x, reading, drawn, is_each=True)
     return picture.figure
 
 
@@ -329,7 +321,7 @@ def _describe_panels(
     counts = [count_works(sum(int(line["n"].sum()) for line in panel.lines)) for panel in panels]
     of = [f" of {n}" for n in counts] if len({*counts}) > 1 else [""] * len(counts)
     intervals = [_INTERVALS.get(panel.stat, "Woodruff") for panel in panels]
-    said = [f"{one.name}{n} with 95% {name} interval" for one, n, name in zip(panels, of, intervals, strict=True)]
+    said = [f"{one.name}{n} with 95 % {name} interval" for one, n, name in zip(panels, of, intervals, strict=True)]
     said = [f"({letter}) {text}" for letter, text in zip("ab", said, strict=True)] if len(panels) > 1 else said
     within = f" and {name_column(by)}" if by else ""
     title = f"{'Works' if any(of) else counts[0]} by {name_column(x)}{within}: {', '.join(said)}."
@@ -369,7 +361,8 @@ def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> Drawn:
     by, names = reading.by, reading.names
     groups = [str(frame[by][0]) for frame in panel.lines] if by else []
     are_labels = bool(groups) and {*groups} <= {*COLOURS}  # a label has one colour everywhere
-    colours = [COLOURS[one] for one in groups] if are_labels else free_colours(axes, COLOURS.get(panel.y, LINES[0]))
+    usual = [COLOURS[one] for one in groups] if are_labels else free_colours(axes, COLOURS.get(panel.y, LINES[0]))
+    colours = reading.colours or usual
     lines = [_read_line(panel, x, *one, reading) for one in zip(panel.lines, cycle(colours), strict=False)]
     limits = _find_limits(lines, panel.bounds, is_crowded=reading.is_crowded)
     row_of, drawn = {name: row for row, name in enumerate(names)}, list[Drawn]()
@@ -382,6 +375,8 @@ def draw_panel(axes: Axes, x: str, panel: Panel, reading: Reading) -> Drawn:
             drawn.append(_draw_over_numbers(axes, line, limits, reading.label))
         if by:
             axes.plot([], [], "o", color=line.colour, ms=3.5, label=fit_name(line.group, _LEGEND_MM))
+    if panel.stat == "percentile":
+        (axes.axvline if names else axes.axhline)(50, color=INK, lw=0.6, ls=":", zorder=1)
     if names:
         axes.set_yticks(range(len(names)), [*names.values()], linespacing=0.9)
         axes.set_ylim(len(names) - 0.5, -0.5)
@@ -499,6 +494,21 @@ def _draw_estimates(
             dots: dict[str, Any] = {"marker": marker, "ms": size, "mfc": face, "mec": one.colour, "mew": 0.7}
             (drawn,) = axes.plot(*at, ls="none", **dots, clip_on=False, zorder=3)
             drawn.set_in_layout(False)  # half of a dot may stand out of the frame
+    cut = {"v" if upright else "<": (low, one.low < low), "^" if upright else ">": (high, one.high > high)}
+    for direction, (edge, some) in cut.items():
+        for sure, alpha in ((True, 1.0), (False, 0.4)):
+            chosen = some & inside & (one.sure == sure)
+            at = (places[chosen], np.full(chosen.sum(), edge))
+            arrows: dict[str, Any] = {
+                "marker": _ARROWS[direction],
+                "ms": size,
+                "color": one.colour,
+                "mew": 0,
+                "alpha": alpha,
+            }
+            if chosen.any():
+                (drawn,) = axes.plot(*(at if upright else at[::-1]), ls="none", **arrows, clip_on=False, zorder=2)
+                drawn.set_in_layout(False)
     values = axes.yaxis if upright else axes.xaxis
     if one.is_share:
         values.set_major_formatter(write_share)

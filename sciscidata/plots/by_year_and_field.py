@@ -22,17 +22,9 @@ from sciscidata.plots.by_group import (
     name_rows,
     plot_panels,
 )
-from sciscidata.plots.figure import (
-    INK,
-    PALE,
-    Look,
-    count_works,
-    drawing,
-    letter_panels,
-    tick_numbers,
-    write_share,
-)
+from sciscidata.plots.figure import Look, count_works, drawing, letter_panels, tick_numbers, write_share
 from sciscidata.plots.measure import MEASURED, Stat, add_up, choose_value, estimate, read_values, refuse_nothing
+from sciscidata.plots.palette import INK, PALE
 from sciscidata.records.ids import warn_of_repeated_works
 from sciscidata.records.last_year_of_data import count_years, find_last_year
 from sciscidata.release.read import Release
@@ -46,6 +38,7 @@ _FIELD = "primary_field"
 _MOST_FIELDS: Final = 26  # as many as OpenAlex has
 _MOST_YEARS: Final = 500
 _FEW_YEARS: Final = 40
+_RARE: Final = 0.01  # of the works: fields below are drawn as one
 
 
 def plot_by_year(
@@ -59,7 +52,7 @@ def plot_by_year(
     complete_until: int | None = None,
     **look: Unpack[Look],
 ) -> Figure:
-    """Plot the share of a label and the mean of a score by year of publication, with intervals at 95%.
+    """Plot the share of a label and the mean of a score by year of publication, with intervals at 95 %.
 
     Shares have Wilson's interval, means Student's. Years with few works are hollow and pale. Years before the first and
     after the last that has enough works are left out, and so are mistaken dates. The title counts their works.
@@ -125,7 +118,7 @@ def plot_by_field(
     population: Population = "judged",
     **look: Unpack[Look],
 ) -> Figure:
-    """Plot the share of a label and the mean of a score by field, with 95% intervals, largest share first.
+    """Plot the share of a label and the mean of a score by field, with 95 % intervals, largest share first.
 
     Fields with few works are hollow, and come last.
 
@@ -186,7 +179,9 @@ def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
     return _plot_counts({"the frame": works}, "plot_works", look)
 
 
-def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Look]) -> Figure:
+def plot_drawn(
+    eligible: AnyFrame, drawn: AnyFrame | Release, *, bars: str = "may be drawn", **look: Unpack[Look]
+) -> Figure:
     """Plot drawn against eligible works, as shares of each, by year of publication and by field.
 
     Where the dots leave the bars, the draw is not like the works that it was drawn from. Classes of equal size bring
@@ -196,6 +191,7 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
         eligible: ``publication_year`` and ``primary_field`` of every work that may be drawn. Without the field there is
             one panel.
         drawn: the same of the drawn works; or a release.
+        bars: what the legend calls the first works, if they are not those that may be drawn.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -208,15 +204,15 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
     Example:
         >>> works = pl.DataFrame({"publication_year": [2000, 2000, 2001]}, schema={"publication_year": pl.Int32})
         >>> figure = plot_drawn(works, works.head(1), width="one")
-        >>> len(figure.axes), figure.get_suptitle().partition(",")[0]
+        >>> len(figure.axes), figure.get_label().partition(",")[0]
         (1, '1 work drawn from 3 works')
     """
     drawn_rows = pl.concat([drawn.train, drawn.test]) if isinstance(drawn, Release) else drawn
     frames = {"the frame of eligible works": eligible, "the frame of drawn works": drawn_rows}
-    return _plot_counts(frames, "plot_drawn", look)
+    return _plot_counts(frames, "plot_drawn", look, bars)
 
 
-def _plot_counts(frames: Mapping[str, AnyFrame], stage: str, look: Look) -> Figure:
+def _plot_counts(frames: Mapping[str, AnyFrame], stage: str, look: Look, bars: str = "") -> Figure:
     """Draw the works of one frame by year and by field, or the shares of a second beside those of the first."""
     works = [
         require_columns(frame, EXAMPLE, frame_name=name, stage=stage, columns=[YEAR]) for name, frame in frames.items()
@@ -231,6 +227,13 @@ def _plot_counts(frames: Mapping[str, AnyFrame], stage: str, look: Look) -> Figu
     ends = [end for counts in by_year for end in _choose_span(counts, few=1)]
     span = [*range(max(min(ends), max(ends) - _MOST_YEARS), max(ends) + 1)]
     fields = sorted(by_field[0], key=lambda name: (-by_field[0][name], name))[:_MOST_FIELDS] if all(by_field) else []
+    if len(works) > 1:
+        rare = [name for name in fields if all(one.get(name, 0) < _RARE * sum(one.values()) for one in by_field)]
+        if len(rare) > 1:
+            others = f"{len(rare)} other fields"
+            by_field = [one | {others: sum(one.get(name, 0) for name in rare)} for one in by_field]
+            fields = [*(name for name in fields if name not in rare), others]
+            by_field = [{name: n for name, n in one.items() if name not in rare} for one in by_field]
     ends = [f" ({by_field[0][name]:,})" if len(works) == 1 else "" for name in fields]
     names, height = name_rows([*zip(fields, ends, strict=True)], look)
     heights = (58, height) if fields else (58,)
@@ -243,16 +246,16 @@ def _plot_counts(frames: Mapping[str, AnyFrame], stage: str, look: Look) -> Figu
         tick_numbers(axes.xaxis, 6)
         axes.set_xlabel("year of publication")
         if len(works) > 1:
-            axes.legend(shown, [f"eligible ({totals[0]:,})", f"drawn ({totals[1]:,})"], loc="upper left")
+            axes.legend(shown, [f"{bars} ({totals[0]:,})", f"drawn ({totals[1]:,})"], loc="upper left")
         if fields:
             _draw_counts(picture.panels[1], by_field, fields, names)
             letter_panels(picture)
         by = "(a) year of publication and (b) field" if fields else "year of publication"
         drawn_from = f"{count_works(totals[-1])} drawn from {count_works(totals[0])}, as shares of each"
-        picture.title = f"{drawn_from if len(works) > 1 else count_works(totals[0])} by {by}."
+        picture.caption = f"{drawn_from if len(works) > 1 else count_works(totals[0])} by {by}."
         smaller = sum(n for name, n in by_field[0].items() if name not in fields) if fields else 0
         outside = sum(n for year, n in by_year[0].items() if not span[0] <= year <= span[-1])
-        picture.title += describe_hidden({"in smaller fields": smaller, "of other years": outside})
+        picture.caption += describe_hidden({"in smaller fields": smaller, "of other years": outside})
     return picture.figure
 
 

@@ -10,8 +10,9 @@ from sciscidata.frames import AnyFrame
 from sciscidata.judged import counts_in_both
 from sciscidata.label_thresholds import LABELS_BY_INDEX
 from sciscidata.plots.disruption import draw_label_table
-from sciscidata.plots.figure import INK, Look, count_works, drawing, letter_panels, tick_numbers
+from sciscidata.plots.figure import Look, count_works, drawing, letter_panels, percent, tick_numbers
 from sciscidata.plots.measure import refuse_nothing
+from sciscidata.plots.palette import INK
 from sciscidata.schemas import CHANGES, require_columns
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def plot_changes(changes: AnyFrame, **look: Unpack[Look]) -> Figure:
     """Plot what a comparison found: works by their labels in A and B, and why labels moved.
 
     (a) works that are in both and judged in both, by both labels: as in the printed table A down, B across, each row
-    adding up to 100%. (b) how many labels each cause moved.
+    adding up to 100 %. (b) how many labels each cause moved.
 
     Args:
         changes: CHANGES, as ``compare(...).changes`` or the file of its ``out``.
@@ -68,10 +69,11 @@ def plot_changes(changes: AnyFrame, **look: Unpack[Look]) -> Figure:
         letter_panels(picture)
         of = " judged in both" if counted["is_known"].all() else " in"
         n, moved = int(counted["len"].sum()), int(causes["n"].sum())
-        picture.title = (
-            f"Disruption labels of {count_works(n)}{of} A and B: {moved:,} moved ({moved / n:.1%}). "
-            "(a) Works by both labels, rows add up to 100%; (b) what moved them."
+        picture.caption = (
+            f"Disruption labels of {count_works(n)}{of} A and B: {moved:,} moved ({percent(moved / n, 1)}). "
+            "(a) Works by both labels, rows add up to 100 %; (b) what moved them."
         )
+        picture.finding = f"{percent(moved / n, 1)} of labels moved: {moved:,} of {n:,}"
     return picture.figure
 
 

@@ -21,7 +21,6 @@ from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.intervals import mean_interval
 from sciscidata.judged import LeftOut, Population, choose_population, window_of
 from sciscidata.label_thresholds import (
-    DISRUPTION_LABELS,
     LABELS_BY_INDEX,
     LabelThresholds,
     compute_disruption_labels,
@@ -29,7 +28,6 @@ from sciscidata.label_thresholds import (
 from sciscidata.options.checks import checked_config
 from sciscidata.plots.by_group import (
     FEW,
-    LINES,
     Drawn,
     Panel,
     Reading,
@@ -38,24 +36,15 @@ from sciscidata.plots.by_group import (
     draw_panel,
     fit_name,
     free_colours,
-    legend_height,
     name_hollow,
     put_legend_outside,
 )
-from sciscidata.plots.figure import (
-    COLOURS,
-    INK,
-    PALE,
-    Look,
-    count_works,
-    drawing,
-    letter_panels,
-    tick_numbers,
-    write_share,
-)
+from sciscidata.plots.figure import Look, count_works, drawing, letter_panels, percent, tick_numbers, write_share
 from sciscidata.plots.labels import draw_classes
 from sciscidata.plots.measure import add_up, collect_some, estimate, refuse_nothing
+from sciscidata.plots.palette import COLOURS, DASHES, INK, LINES, MARKERS, PALE, RAMP, as_letters, letters_on
 from sciscidata.records.ids import ORIGINAL_ID, warn_of_repeated_works
+from sciscidata.release.findings import say_classes
 from sciscidata.schemas import CD_SCORES, CD_SWEEP, Corpus, require_columns
 from sciscidata.terminal.messages import counted
 
@@ -65,14 +54,11 @@ if TYPE_CHECKING:
 
 _EDGE: Final = 1.3  # of the picture: a little beyond the index's own
 _WIDEST_LINEAR: Final = 0.1
-_COLOURS = "cividis"  # colour-blind readers can tell the shades apart, also in grey
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-_DASHES = ("-", "--")
-_MARKERS = "os^Dv<>pPX"  # also in grey, lines can be told apart
-_MOST_LINES = len(_MARKERS)
+_MOST_LINES = len(MARKERS)
+_GAPS: Final = " Gaps beside 0: such values need hundreds of citations."
 _TITLE_LETTERS = 32  # of a title, as the name of a work
 _WORK_MM = 54.0  # of that name
-_BRIGHT = 0.5  # a share from which the colour is too bright for white letters
 _FAR: Final = 2.0  # standard deviations of the draws
 _BANDS: Final = {
     f"z < −{_FAR:g}": COLOURS["consolidating"],
@@ -114,7 +100,7 @@ def plot_disruption(
         >>> index = pl.Series([-0.2, 0.0, 0.4])
         >>> figure = plot_disruption(index, population="all", data="three works", width="one")
         >>> figure.get_suptitle().replace("\n", " ")
-        'Distribution of the CD index of 3 works over the label bands, on log axes. Data: three works.'
+        'No class has most of the 3 papers: 1 consolidates, 1 is neutral, 1 disrupts'
     """
     if (eligible is None) != (drawn is None):
         raise ConfigError("eligible and drawn are shown side by side. Give both, or neither.")
@@ -126,21 +112,27 @@ def plot_disruption(
         axes = picture.panels[0]
         linear, edges = _signed_log_edges(cut, 31)
         counts = np.zeros(edges.size - 1, np.int64)
-        for batch in collect_some(lazy.drop_nulls()):
+        by_label = dict.fromkeys(map(str, LABELS_BY_INDEX), 0)
+        works = lazy.drop_nulls()
+        for batch in collect_some(works if cut.cells else compute_disruption_labels(works, cut)):
             counts += np.histogram(batch["cd_index"].to_numpy(), edges)[0]
+            for label in () if cut.cells else LABELS_BY_INDEX:
+                by_label[label] += int((batch["disruption_label"] == label).sum())
         n_works = int(counts.sum())
         if not n_works and eligible is None:  # a build has counts to show
             refuse_nothing(lazy, ["cd_index"], "plot_disruption")
         _draw_spread(axes, {"": counts}, linear, edges, is_narrow=picture.is_narrow)
         if not cut.cells:  # cells differ in their bands
-            _draw_bands(axes, cut)
-        of_works = f"{n_works:,} eligible works" if eligible is not None else count_works(n_works)
+            _draw_bands(axes, cut, by_label)
+        of_works = count_works(n_works) + (" that may be drawn" if eligible is not None else "")
         bands = "" if cut.cells else " over the label bands"
-        picture.title = f"Distribution of the CD index of {of_works}{bands}, on log axes.{left_out.describe()}"
+        said = f"Distribution of the CD index of {of_works}{bands}, on a signed log axis."
+        picture.caption = f"{said}{_GAPS}{left_out.describe()}"
+        picture.finding = say_classes(by_label if eligible is None else eligible)
         if eligible is not None and drawn is not None:
             noun = "judged works" if left_out.is_any else "works"
-            axes.set_ylabel("eligible works (log axis)")
-            draw_classes(picture.panels[1], DISRUPTION_LABELS, eligible, drawn, noun=noun)
+            axes.set_ylabel("works that may be drawn")
+            draw_classes(picture.panels[1], LABELS_BY_INDEX, eligible, drawn, noun=noun)
     return picture.figure
 
 
@@ -162,27 +154,27 @@ def _draw_spread(
     axes.stairs(first, edges, fill=True, color=PALE if others else INK, label=name)
     for name, other in others:
         axes.stairs(other, edges, color=INK, lw=1.2, label=name)
-    _signed_log_axis(axes, "x", linear)
-    axes.tick_params(axis="x", labelsize=6 if is_narrow else 7)
-    axes.set_yscale("symlog", linthresh=1)
+    _signed_log_axis(axes, "x", linear, step=2 if is_narrow else 1)
     highest = max(float(one.max()) for one in counts.values())
-    axes.set_ylim(0, max(10.0, (20.0 if others else 5.0) * highest))  # with room for the legend
+    axes.set_ylim(0, (1.4 if others else 1.3) * max(highest, 1.0))  # with room for words
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.minorticks_off()
+    tick_numbers(axes.yaxis, 5)
     axes.set_xlabel("CD index (signed log axis)")
-    axes.set_ylabel("works (log axis)")
+    axes.set_ylabel("works")
 
 
-def _draw_bands(axes: Axes, thresholds: LabelThresholds) -> None:
-    """Shade and name the band of each label."""
+def _draw_bands(axes: Axes, thresholds: LabelThresholds, counts: Mapping[str, int]) -> None:
+    """Shade the band of each label, and write its name, works and share."""
     ends = np.clip([-_EDGE, thresholds.consolidating_max, thresholds.disruptive_min, _EDGE], -_EDGE, _EDGE)
     # Where they lie in the picture, from 0 at its left to 1. The middle of a band is not that of its numbers.
     positions = (axes.transScale + axes.transLimits).transform(np.column_stack([ends, np.ones(4)]))[:, 0]
     for i, label in enumerate(LABELS_BY_INDEX):
         if positions[i] < positions[i + 1]:
             axes.axvspan(ends[i], ends[i + 1], color=COLOURS[label], alpha=0.13, lw=0, zorder=0)
-            place = ((positions[i] + positions[i + 1]) / 2, 0.97, label)
-            axes.text(*place, color=COLOURS[label], ha="center", va="top", transform=axes.transAxes, size=7)
+            share = percent(counts[label] / max(sum(counts.values()), 1))
+            place = ((positions[i] + positions[i + 1]) / 2, 0.97, f"{label}\n{counts[label]:,} ({share})")
+            look: dict[str, Any] = {"ha": "center", "va": "top", "transform": axes.transAxes, "size": 7}
+            axes.text(*place, color=as_letters(COLOURS[label]), **look)
 
 
 def _signed_log_edges(thresholds: LabelThresholds, n_outer: int) -> tuple[float, np.ndarray]:
@@ -199,11 +191,12 @@ def _signed_log_edges(thresholds: LabelThresholds, n_outer: int) -> tuple[float,
     return linear, np.unique(np.concatenate([-outer[::-1], np.linspace(-linear, linear, 8)[1:-1], outer]))
 
 
-def _signed_log_axis(axes: Axes, axis: Literal["x", "y"], linear: float) -> None:
-    """Scale one axis for the edges of _signed_log_edges, with ticks that can be read."""
+def _signed_log_axis(axes: Axes, axis: Literal["x", "y"], linear: float, *, step: int = 1) -> None:
+    """Scale one axis for the edges of _signed_log_edges, with ticks that can be read: every one, or every second."""
     scale = axes.set_xscale if axis == "x" else axes.set_yscale
     scale("symlog", linthresh=linear, linscale=0.6)
     powers = [10.0**power for power in range(-3, 1) if 10.0**power >= linear * (1 - 1e-9)]
+    powers = powers[::-1][::step][::-1]
     ticks = [*(-power for power in reversed(powers)), 0, *powers]
     put = axes.set_xticks if axis == "x" else axes.set_yticks
     put(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
@@ -240,7 +233,7 @@ def plot_null_cd_index(
         >>> scores = pl.DataFrame({"cd_index": [0.4, -0.2], "null_mean": [0.1, -0.1], "z": [2.5, None]})
         >>> figure = plot_null_cd_index(scores, data="two works")
         >>> figure.get_label().partition(":")[0]
-        'CD index of 2 works and its mean over draws of a null model, on log axes'
+        'CD index of 2 works and its mean over draws of a null model, on a signed log axis'
     """
     columns = ("cd_index", "null_mean", "z")
     lazy, left_out = _read_index(scores, NULL_CD_INDEX, columns, population, "plot_null_cd_index")
@@ -266,10 +259,13 @@ def plot_null_cd_index(
         left.legend(loc="upper left")
         _draw_shares_of_z(right, by_label)
         letter_panels(picture)
-        picture.title = (
-            f"CD index of {count_works(n_works)} and its mean over draws of a null model, on log axes: "
-            f"(a) how both are spread, (b) z by label.{left_out.describe()}"
+        picture.caption = (
+            f"CD index of {count_works(n_works)} and its mean over draws of a null model, on a signed log axis: "
+            f"(a) how both are spread, (b) z by label, beyond chance from {_FAR:g} on.{left_out.describe()}"
         )
+        far = {"consolidating": by_label["consolidating"][0], "disruptive": by_label["disruptive"][2]}
+        shares = [percent(n / max(int(by_label[label].sum()), 1)) for label, n in far.items()]
+        picture.finding = "{} of consolidating labels lie beyond chance, {} of disruptive ones".format(*shares)
     return picture.figure
 
 
@@ -277,12 +273,14 @@ def _draw_shares_of_z(axes: Axes, by_label: Mapping[str, np.ndarray]) -> None:
     """Stack the shares of the bands of z, one bar per label."""
     totals = np.array([max(int(counts.sum()), 1) for counts in by_label.values()])
     bottom = np.zeros(len(by_label))
-    for i, (name, colour) in enumerate(_BANDS.items()):
+    bands = [band for band in enumerate(_BANDS.items()) if any(counts[band[0]] for counts in by_label.values())]
+    for i, (name, colour) in bands:
         shares = np.array([counts[i] for counts in by_label.values()]) / totals
-        bars = axes.bar(range(len(by_label)), shares, 0.7, bottom, color=colour, ec=INK, lw=0.4, label=name)
-        labels = [f"{share:.0%}" if share >= 0.06 else "" for share in shares]
-        light = "white" if colour in COLOURS.values() else INK
-        axes.bar_label(bars, labels, label_type="center", fontsize=7, color=light)
+        hatch = "////" if colour == "white" else None
+        look: dict[str, Any] = {"color": colour, "ec": INK, "lw": 0.4, "hatch": hatch, "label": name}
+        bars = axes.bar(range(len(by_label)), shares, 0.7, bottom, **look)
+        labels = [percent(share) if share >= 0.06 and not hatch else "" for share in shares]
+        axes.bar_label(bars, labels, label_type="center", fontsize=7, color=letters_on(colour))
         bottom += shares
     names = [f"{label}\n{int(counts.sum()):,}" for label, counts in by_label.items()]
     axes.set_xticks(range(len(names)), names)
@@ -291,7 +289,7 @@ def _draw_shares_of_z(axes: Axes, by_label: Mapping[str, np.ndarray]) -> None:
     axes.yaxis.set_major_formatter(write_share)
     axes.set_ylabel("share of works")
     close = {"columnspacing": 0.7, "handlelength": 0.9, "handletextpad": 0.4, "borderaxespad": 0.2}
-    axes.legend(loc="lower right", bbox_to_anchor=(1.02, 1.0), ncols=len(_BANDS), **close)
+    axes.legend(loc="lower right", bbox_to_anchor=(1.02, 1.0), ncols=len(bands), **close)
 
 
 def plot_comparison(
@@ -306,7 +304,7 @@ def plot_comparison(
     """Plot published against computed CD index, and how often both give one label.
 
     (a) works by both scores, on signed log axes with the cut-offs dashed; equal scores lie on the diagonal. (b) works
-    by both labels, each column adding up to 100%. The title counts the works with one of the two scores only.
+    by both labels, each column adding up to 100 %. The title counts the works with one of the two scores only.
 
     Args:
         published: ``work_id`` and ``cd_index``.
@@ -432,7 +430,7 @@ def plot_cd_trajectory(
 ) -> Figure:
     """Plot how the CD index changes with the age of works: mean and quartiles, or chosen works one by one.
 
-    A mean has its 95% t interval, where works have one row at each age.
+    A mean has its 95 % t interval, where works have one row at each age.
 
     Args:
         trajectory: work_id, age and cd_index, as of ``indicators.compute_cd_trajectory``. Undefined values are left
@@ -480,12 +478,11 @@ def plot_cd_trajectory(
         raise ConfigError(
             f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."
         )
-    height = 60 + (legend_height(look, len(chosen)) if len(chosen) > 1 else 0.0)
-    with drawing(look, heights_mm=(height,)) as picture:
+    with drawing(look, heights_mm=(60,)) as picture:
         (axes,) = picture.panels
         axes.axhline(0, color=INK, lw=0.6)
         title = _draw_works(axes, rows, chosen, names) if chosen else _draw_quartiles(axes, rows)
-        picture.title = title + left_out.describe("work and age")
+        picture.caption = title + left_out.describe("work and age")
         axes.set_xlabel("years after publication")
         tick_numbers(axes.xaxis)
         axes.set_ylabel("CD index")
@@ -535,8 +532,7 @@ def plot_cd_sweep(sweep: AnyFrame, *, population: Population = "judged", **look:
     windows = sorted(shown["window"].unique(), key=lambda name: (not name[:1].isdigit(), len(name), name))
     drawn_panels: list[Drawn] = []
     columns = min(len(conventions), 1 if look.get("width") == "one" else 2)
-    heights = [*[52.0] * (len(conventions) - 1), 52.0 + legend_height(look, len(windows))]
-    with drawing(look, heights_mm=heights, columns=columns) as picture:
+    with drawing(look, heights_mm=[52.0] * len(conventions), columns=columns) as picture:
         for axes, convention in zip(picture.panels, conventions, strict=True):
             lines = [shown.filter(convention=convention, window=window) for window in windows]
             lines = [line for line in lines if line.height]
@@ -555,7 +551,7 @@ def plot_cd_sweep(sweep: AnyFrame, *, population: Population = "judged", **look:
             put_legend_outside(picture, "window")
         all_drawn = add_drawn(drawn_panels)
         said = f"{name_hollow(all_drawn.is_few)}{all_drawn.describe()}{left_out.describe('row')}"
-        picture.title = f"Mean CD index by publication year, {of}.{said}"
+        picture.caption = f"Mean CD index by publication year, {of}.{said}"
     return picture.figure
 
 
@@ -597,7 +593,7 @@ def _draw_works(axes: Axes, rows: pl.LazyFrame, chosen: Sequence[int | str], nam
             raise ConfigError(f"work {work} has no CD index at any age. Choose works that have one.")
         at, index = line["age"].to_numpy(), line["cd_index"].to_numpy()
         label = fit_name(names.get(work, f"work {work}"), _WORK_MM, n_lines=1)
-        marker, dash = _MARKERS[number], _DASHES[number // len(LINES)]
+        marker, dash = MARKERS[number], DASHES[number // len(LINES)]
         axes.plot(at, index, color=next(colours), marker=marker, markersize=3, linestyle=dash, label=label)
     of = names.get(chosen[0], f"work {chosen[0]}") if len(chosen) == 1 else f"{len(chosen)} works"
     return f"CD index of {of} by {'its' if len(chosen) == 1 else 'their'} age."
@@ -614,7 +610,7 @@ def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
     age, mean, n, low, middle, high, spread = (shown[name].to_numpy() for name in shown.columns)
     axes.fill_between(age, low, high, color=INK, alpha=0.2, lw=0, label="middle half")
     axes.plot(age, middle, color=INK, ls="--", label="median")
-    is_hollow = draw_line(axes, age, mean, n, color=INK, label="mean, 95% t interval")
+    is_hollow = draw_line(axes, age, mean, n, color=INK, label="mean, 95 % t interval")
     first, last = mean_interval(mean, spread, n, n)
     axes.vlines(age[n >= FEW], first[n >= FEW], last[n >= FEW], color=INK, lw=0.8)
     fewest, most = int(n.min(initial=n_works)), int(n.max(initial=0))
@@ -645,7 +641,10 @@ def _plot_two(
         _draw_plane(picture.panels[0], both, cut, names)
         _draw_labels(picture.panels[1], compared, names)
         letter_panels(picture)
-        picture.title = describe_two(compared, names) + left_out.describe()
+        picture.caption = describe_two(compared, names) + left_out.describe()
+        same = percent(compared["same_label"], 1)
+        first = _index(names[0])
+        picture.finding = f"{first[0].upper()}{first[1:]} and {_index(names[1])} agree on {same} of labels"
     return picture.figure
 
 
@@ -657,17 +656,17 @@ def _draw_plane(axes: Axes, both: pl.DataFrame, thresholds: LabelThresholds, nam
     counts, _, _ = np.histogram2d(*values, bins=(edges, edges))
     shown = np.ma.masked_equal(counts.T, 0)  # an empty cell has no colour
     norm = LogNorm(vmin=1, vmax=max(2.0, counts.max()))
-    drawn = axes.pcolormesh(edges, edges, shown, cmap=_COLOURS, norm=norm, rasterized=True)
+    drawn = axes.pcolormesh(edges, edges, shown, cmap=RAMP, norm=norm, rasterized=True)
     axes.plot([-1, 1], [-1, 1], color="black", linewidth=0.6, alpha=0.6)
     for cut in (thresholds.consolidating_max, thresholds.disruptive_min):
         for line in (axes.axvline, axes.axhline):
             line(cut, color="black", linewidth=0.6, linestyle=(0, (4, 4)), alpha=0.6)
     for axis in ("x", "y"):
-        _signed_log_axis(axes, axis, linear)
-    axes.figure.colorbar(drawn, ax=axes, label="works (log scale)", shrink=0.8)
+        _signed_log_axis(axes, axis, linear, step=2)
+    bar = axes.figure.colorbar(drawn, ax=axes, label="works (log scale)", shrink=0.8)
+    bar.ax.yaxis.set_major_formatter("{x:,.0f}")
+    bar.ax.minorticks_off()
     axes.set_aspect("equal")
-    for tick in axes.get_xticklabels():
-        tick.set(rotation=45, ha="right", rotation_mode="anchor")
     axes.set_xlabel(f"{_index(names[0])} (signed log axis)")
     axes.set_ylabel(f"{_index(names[1])} (signed log axis)")
 
@@ -691,15 +690,20 @@ def draw_label_table(
 
     The first is across, the second runs up; or, as in a table of text, the first runs down.
     """
+    from matplotlib.colors import to_hex
+
     counts = np.array([[cells.get((first, second), 0) for first in labels] for second in labels], np.int64)
     totals = np.broadcast_to(counts.sum(axis=0), counts.shape)
     if is_first_down:
         counts, totals = counts.T, totals.T
     shares = counts / np.maximum(totals, 1)
-    axes.imshow(shares, cmap=_COLOURS, vmin=0, vmax=1, origin="upper" if is_first_down else "lower")
+    shown = axes.imshow(shares, cmap=RAMP, vmin=0, vmax=1, origin="upper" if is_first_down else "lower")
+    colours: Any = shown.to_rgba(shares)
     for row, column in np.ndindex(*counts.shape):
-        text = f"{counts[row, column]:,}" + (f"\n{shares[row, column]:.1%}" if totals[row, column] else "")
-        colour = "white" if shares[row, column] < _BRIGHT else "black"
+        text = f"{counts[row, column]:,}" + (
+            f"\n{percent(float(shares[row, column]), 1)}" if totals[row, column] else ""
+        )
+        colour = letters_on(to_hex(colours[row, column]))
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     axes.set_xticks(range(len(labels)), labels, fontsize=7)
     axes.set_yticks(range(len(labels)), labels, rotation=90, va="center", fontsize=7)
@@ -711,9 +715,9 @@ def describe_two(compared: Mapping[str, Any], names: tuple[str, str]) -> str:
     first, second = names
     what = f"{first} against {second}" if "CD" in first else f"{first.capitalize()} against {second} CD index"
     spearman = "undefined" if compared["spearman"] is None else f"{compared['spearman']:.3f}"
-    same = f"same sign {compared['same_sign']:.1%}, same label {compared['same_label']:.1%}"
+    same = f"same sign {percent(compared['same_sign'], 1)}, same label {percent(compared['same_label'], 1)}"
     text = f"{what} of {count_works(compared['both'])}: Spearman {spearman}, {same}."
-    text += " (a) Works by both scores, cut-offs dashed; (b) works by both labels, columns add up to 100%."
+    text += " (a) Works by both scores, cut-offs dashed; (b) works by both labels, columns add up to 100 %."
     only = {first: compared["only_published"], second: compared["only_computed"]}
     hidden = [f"{n:,} with {name} score only" for name, n in only.items() if n]
     return text + (f" Not shown: {' and '.join(hidden)}." if hidden else "")

@@ -12,8 +12,9 @@ from sciscidata.disruption.specifications import Multiverse
 from sciscidata.errors import EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.judged import name_window
-from sciscidata.plots.figure import COLOURS, INK, Look, drawing, plain
+from sciscidata.plots.figure import Look, drawing, percent, plain, write_share
 from sciscidata.plots.measure import name_column
+from sciscidata.plots.palette import COLOURS, INK
 from sciscidata.terminal.messages import counted, shorten
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 #: Above 0, below it, and neither; an interval that holds 0 makes no side.
 _SIDES: Final = {1: COLOURS["disruptive"], -1: COLOURS["consolidating"], 0: COLOURS["neutral"]}
+_SIDE: Final = {1: "above", -1: "below"}
 _CURVE_MM: Final = 62.0
 _ROW_MM: Final = 3.3
 _BETWEEN_ROWS: Final = 0.6  # of a row, between two choices
@@ -81,7 +83,8 @@ def plot_multiverse(specifications: AnyFrame, **look: Unpack[Look]) -> Figure:
         _draw_choices(choices, matrix, colours, room)
         choices.set_xlim(curve.get_xlim())  # Axes of one's own share nothing
         _name_choices(choices, matrix, influence)
-        picture.title = _describe(found, rows, is_drawn=bool(matrix))
+        picture.caption = _describe(found, rows, is_drawn=bool(matrix))
+        picture.finding = _find(found, rows)
     return picture.figure
 
 
@@ -117,13 +120,13 @@ def _name(choice: str, value: object) -> str:
 
     Example:
         >>> _name("window", "10"), _name("missing", 0.1), _name("index", "di_nok_index"), _name("min_citers", 5)
-        ('10 years', '10%', 'DI nok index', 'at least 5')
+        ('10 years', '10 %', 'DI nok index', 'at least 5')
     """
     text = str(value)
     if choice == "window":
         text = name_window(f"_{value}") or text
     elif choice == "missing" and isinstance(value, float):
-        text = f"{100 * value:g}%"
+        text = write_share(value)
     elif choice.startswith("min_"):
         text = f"at least {value}" if value else "any"
     elif choice == "index":
@@ -159,22 +162,32 @@ def _name_choices(axes: Axes, matrix: dict[str, list[_Row]], influence: dict[str
     y = 0.0
     for choice, values in matrix.items():
         share, name = influence[choice], _HEADS.get(choice, choice.replace("_", " "))
-        text = plain(shorten(name, _LETTERS)) + ("" if share is None else f"\n{share:.0%} of variance")
+        text = plain(shorten(name, _LETTERS)) + ("" if share is None else f"\n{percent(share)} of variance")
         place: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
         axes.text(1.01, y + (len(values) - 1) / 2, text, fontsize=7, **place)
         y += len(values) + _BETWEEN_ROWS
 
 
+def _find(found: Multiverse, rows: pl.DataFrame) -> str:
+    """Say how many estimates agree in sign."""
+    side, n = _SIDE.get(found.sign), rows.height
+    if side is None:
+        return f"As many of {n:,} estimates lie above 0 as below"
+    return f"{percent(found.share_same_sign)} of {counted(n, 'estimate')} lie {side} 0"
+
+
 def _describe(found: Multiverse, rows: pl.DataFrame, *, is_drawn: bool) -> str:
     """Describe the picture, and what came out, in its title."""
     text = f"{counted(rows.height, 'specification')} in order of their estimates"
-    side = {1: "above", -1: "below"}.get(found.sign)
+    side = _SIDE.get(found.sign)
     has_intervals = found.share_off_zero is not None
     text += ", with their intervals: " if has_intervals else ": "
-    text += f"{found.share_same_sign:.0%} lie {side} 0" if side else "as many lie above 0 as below"
+    text += f"{percent(found.share_same_sign)} lie {side} 0" if side else "as many lie above 0 as below"
     if has_intervals:
         on_sides = (found.share_off_zero, found.share_against)[:: found.sign or 1]
-        text += "; intervals off 0 (coloured): {:.0%} above, {:.0%} below".format(*on_sides)
+        text += "; intervals off 0 (coloured): {} above, {} below".format(
+            *(percent(share or 0.0) for share in on_sides)
+        )
     text += ". Diamond: the main specification."
     text += " Below: what each chose, and how much of the variance a choice alone explains." if is_drawn else ""
     return text + (

@@ -16,11 +16,13 @@ from sciscidata.frames import AnyFrame
 from sciscidata.intervals import wilson_interval
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
 from sciscidata.options.checks import checked_config
-from sciscidata.plots.by_group import draw_line, name_hollow
-from sciscidata.plots.figure import COLOURS, INK, Look, Picture, count_works, drawing, letter_panels, tick_numbers
+from sciscidata.plots.by_group import FEW, draw_line, name_hollow
+from sciscidata.plots.figure import Look, Picture, count_works, drawing, letter_panels, percent, tick_numbers
 from sciscidata.plots.labels import draw_classes
-from sciscidata.plots.measure import collect_some, refuse_nothing
+from sciscidata.plots.measure import collect_some, name_column, refuse_nothing
+from sciscidata.plots.palette import COLOURS, INK, as_letters
 from sciscidata.records.last_year_of_data import find_last_year
+from sciscidata.release.findings import say_classes
 from sciscidata.schemas import ATYPICALITY, require_columns
 
 if TYPE_CHECKING:
@@ -34,9 +36,10 @@ _AXES = "Both axes are linear near 0, and logarithmic far from it."
 _BAND = (0.1, 0.5, 0.9)
 #: Colour, marker and line of each series, which tell them apart in grey too.
 _SERIES = {
-    "z_median": ("#0072B2", "o", "-", "median pair: conventionality"),
-    "z_p10": ("#D55E00", "s", "--", "10th percentile: tail novelty where below {:g}"),
+    "z_median": (COLOURS["conventional"], "o", "-", "median pair: conventionality"),
+    "z_p10": (COLOURS["novel"], "s", "--", "10th percentile: tail novelty where below {:g}"),
 }
+_NONE = "no work can lie here:\nscores add up\nto 1 or more"
 
 _Regions = list[tuple[str, list[tuple[float, float]]]]  # of the plane: label and corners
 
@@ -77,7 +80,7 @@ def plot_novelty(
         >>> counts = {"novel": 1, "balanced": 0, "conventional": 1}
         >>> figure = plot_novelty(scored, scored, LabelThresholds(), eligible_counts=counts, drawn_counts=counts)
         >>> figure.get_suptitle()
-        'Novelty and conventionality of 2 eligible works. A work is balanced if its scores differ by at most 0.15.'
+        'No class has most of the 2 papers: 1 is novel, 1 is conventional, 0 are balanced'
     """
     is_uzzi = thresholds.novelty_rule == "uzzi"
     columns = [*_SERIES] if is_uzzi else ["conventionality_score", "novelty_score"]
@@ -95,14 +98,15 @@ def plot_novelty(
         else:
             regions = _draw_band(plane, thresholds.novelty_margin)
             rule = f"A work is balanced if its scores differ by at most {thresholds.novelty_margin:g}."
-        n_points = _draw_density(plane, points, regions)
-        picture.title = f"Novelty and conventionality of {n_points:,} eligible works. {rule}"
+        n_points = _draw_density(plane, points, regions, is_narrow=picture.is_narrow)
+        picture.caption = f"Novelty and conventionality of {count_works(n_points)} that may be drawn. {rule}"
+        picture.finding = say_classes({label: eligible_counts[label] for label in NOVELTY_LABELS})
         draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts, n_unlabelled=n_unlabelled)
     return picture.figure
 
 
 def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = None, **look: Unpack[Look]) -> Figure:
-    """Plot for each year the median of z_median and of z_p10, and the band of the middle 80% of works.
+    """Plot for each year the median of z_median and of z_p10, and lines over the middle 80 % of works.
 
     Args:
         scored: publication_year and ATYPICALITY. Works without a year or a z are left out. So are works dated after the
@@ -118,7 +122,7 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
 
     Example:
         >>> scored = pl.DataFrame({"publication_year": [2000, 2001], "z_p10": [-1.0, 0.5], "z_median": [1.0, 2.0]})
-        >>> plot_novelty_by_year(scored, width="one").get_suptitle().partition(":")[0]
+        >>> plot_novelty_by_year(scored, width="one").get_label().partition(":")[0]
         'z of 2 scored works by year of publication'
     """
     tail_max = checked_config(thresholds, LabelThresholds, name="thresholds").uzzi_tail_max
@@ -137,26 +141,26 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
     with drawing(look, heights_mm=(60, 25), columns=1, share="x") as picture:
         spread, number = picture.panels
         is_hollow = False
-        for name, (colour, marker, line, meaning) in _SERIES.items():
+        for side, (name, (colour, marker, line, meaning)) in zip((-0.2, 0.2), _SERIES.items(), strict=True):
             low, middle, high = (quantiles.filter(column=name, share=share)["quantile"].to_numpy() for share in _BAND)
-            # Bars, because a band would bridge years without works and hide a single one.
-            spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
+            enough = works >= FEW
+            spread.vlines(years[enough] + side, low[enough], high[enough], color=colour, lw=0.8, alpha=0.6)
             label = meaning.format(tail_max)
-            is_hollow = draw_line(spread, years, middle, works, marker=marker, color=colour, ls=line, label=label)
-        spread.use_sticky_edges = False  # else the lowest band stands on the frame
+            look_of_line: dict[str, Any] = {"marker": marker, "color": colour, "ls": line, "label": label}
+            is_hollow = draw_line(spread, years + side, middle, works, **look_of_line)
         spread.axhline(0, color=INK, lw=0.6)
         spread.set_ylabel("z of venue pairs")
         spread.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=1 if picture.is_narrow else 2, borderaxespad=0.2)
-        number.bar(years, works, width=0.8, color="#777777")
+        number.bar(years, works, width=0.8, color=COLOURS["neutral"])
         number.set_ylabel("works")
         number.yaxis.set_major_formatter("{x:,.0f}")
         number.set_xlabel("year of publication")
         tick_numbers(number.xaxis)
         if years.size:
             number.set_xlim(years[0] - 1.2, years[-1] + 1.2)
-        picture.title = (
+        picture.caption = (
             f"z of {count_works(int(works.sum())).replace('work', 'scored work')} by year of publication: "
-            f"medians, and the middle 80% of works shaded.{name_hollow(is_hollow)}"
+            f"medians, and lines over the middle 80 % of works.{name_hollow(is_hollow)}"
         )
     return picture.figure
 
@@ -177,7 +181,7 @@ def plot_uzzi_cells(
         scored: ATYPICALITY of all scored works; only z_p10, z_median and ``hit`` are read.
         thresholds: where the cells end; ``LabelThresholds()`` when None.
         hit: a boolean column, for example of the most cited works. Each cell then shows the share of hits, with its
-            Wilson interval at 95%; "" shows the share of works.
+            Wilson interval at 95 %; "" shows the share of works.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -192,7 +196,7 @@ def plot_uzzi_cells(
     Example:
         >>> scored = pl.DataFrame({"z_p10": [-2.0, -1.0, 0.5, 3.0], "z_median": [-1.0, 4.0, 1.0, 9.0]})
         >>> [text.get_text() for text in plot_uzzi_cells(scored).axes[1].texts][0]
-        'novel\n25.0%\n1 work'
+        'novel\n25.0 %\n1 work'
     """
     rule = checked_config(thresholds, LabelThresholds, name="thresholds")
     works = require_columns(
@@ -200,7 +204,7 @@ def plot_uzzi_cells(
     )
     if hit and works.collect_schema().get(hit) != pl.Boolean:
         raise SchemaMismatchError(
-            f"plot_uzzi_cells: {hit!r} is no column of true and false of the frame. Add one, for example the top 5%."
+            f"plot_uzzi_cells: {hit!r} is no column of true and false of the frame. Add one, for example the top 5 %."
         )
     halves = ["has_tail_novelty", "has_high_conventionality"]
     hits = (pl.col(hit) if hit else pl.lit(None, pl.Boolean)).alias("hit")
@@ -214,31 +218,36 @@ def plot_uzzi_cells(
         points = _read_points(works, [*_SERIES], "plot_uzzi_cells")
         cut = find_conventionality_cut(works, rule)
         regions = _draw_quadrants(picture, points, cut, rule.uzzi_tail_max)
-        n_points = _draw_density(plane, points, regions)
-        _draw_cells(table, counts, is_hit=bool(hit))
+        n_points = _draw_density(plane, points, regions, is_narrow=picture.is_narrow)
+        _draw_cells(table, counts, hit=name_column(hit) if hit else "")
         letter_panels(picture)
-        what = "the share of hits in each cell, with its 95% Wilson interval" if hit else "the share of each cell"
+        what = "the share of each cell"
+        if hit:
+            n_works, n_hits = (sum(one[place] for one in counts.values()) for place in (0, 1))
+            share = percent(n_hits / max(n_works, 1), 1)
+            what = f"by cell, the share {name_column(hit)}, with its 95 % Wilson interval (of all: {share})"
         of = count_works(n_points)
-        picture.title = f"Tail novelty and conventionality of {of}: (a) the plane of the two z, (b) {what}. {_AXES}"
+        picture.caption = f"Tail novelty and conventionality of {of}: (a) the plane of the two z, (b) {what}. {_AXES}"
     return picture.figure
 
 
-def _draw_cells(axes: Axes, counts: Mapping[tuple[bool, bool], tuple[int, int]], *, is_hit: bool) -> None:
+def _draw_cells(axes: Axes, counts: Mapping[tuple[bool, bool], tuple[int, int]], *, hit: str) -> None:
     """Draw the four cells as they lie in the plane: high conventionality to the right, tail novelty below."""
     total = sum(n for n, _ in counts.values())
     names = {(True, False): "novel", (True, True): "both", (False, True): "conventional", (False, False): "neither"}
-    shares = np.zeros((2, 2))
     for (tail, high), name in names.items():
         n, hits = counts.get((tail, high), (0, 0))
-        of = n if is_hit else total
-        shares[int(not tail), int(high)] = share = (hits if is_hit else n) / of if of else 0.0
-        lines = [name, f"{share:.1%}" if of else "–", count_works(n)]
-        if is_hit and n:
+        of = n if hit else total
+        share = (hits if hit else n) / of if of else 0.0
+        lines = [name, percent(share, 1) if of else "–", count_works(n)]
+        if hit and n:
             low, high_end = (float(end) for end in wilson_interval(share, n))
-            lines.insert(2, f"{low:.1%} to {high_end:.1%}")
+            lines.insert(2, f"{percent(low, 1)} to {percent(high_end, 1)}")
         axes.text(int(high), int(not tail), "\n".join(lines), ha="center", va="center", fontsize=7)
-    most = max(float(shares.max()), 1e-9)
-    axes.imshow(shares, cmap="Greys", vmin=0, vmax=2.2 * most, origin="lower", aspect="auto")  # never too dark for text
+    for line in (axes.axvline, axes.axhline):
+        line(0.5, color=INK, lw=0.8)
+    axes.set(xlim=(-0.5, 1.5), ylim=(-0.5, 1.5))
+    axes.set_title(f"share {hit}" if hit else "share of works")
     axes.set_xticks((0, 1), ("low", "high"))
     axes.set_yticks((0, 1), ("yes", "no"))
     axes.tick_params(length=0)
@@ -255,7 +264,7 @@ def _read_points(works: pl.LazyFrame, columns: Sequence[str], stage: str) -> pl.
     return points
 
 
-def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> int:
+def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions, *, is_narrow: bool) -> int:
     """Draw in shades of each label how many works lie where, in cells even on the axes; return their number."""
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
     from matplotlib.patches import Polygon
@@ -277,9 +286,12 @@ def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> int:
         cells = axes.pcolormesh(*edges, np.ma.masked_equal(counts.T, 0), cmap=colours, norm=shades, rasterized=True)
         cells.set_clip_path(Polygon(corners, transform=axes.transData))
         drawn.append(cells)
-    bar = axes.figure.colorbar(drawn[-1], ax=axes, label="works (log scale)", shrink=0.8)
-    bar.ax.set_ylim(1, most)
-    bar.ax.yaxis.set_major_formatter("{x:,.0f}")
+    place: Literal["bottom", "right"] = "bottom" if is_narrow else "right"
+    words = "works (log scale; darker: more)"
+    bar = axes.figure.colorbar(drawn[-1], ax=axes, label=words, shrink=0.8, location=place, pad=0.02)
+    (bar.ax.set_xlim if is_narrow else bar.ax.set_ylim)(1, most)
+    bar.minorticks_off()
+    (bar.ax.xaxis if is_narrow else bar.ax.yaxis).set_major_formatter("{x:,.0f}")
     return int(counts.sum())
 
 
@@ -288,12 +300,14 @@ def _draw_band(axes: Axes, margin: float) -> _Regions:
     left, right = -1.0, 2.0  # beyond what is seen
     for place in (-margin, margin):
         axes.plot((left, right), (left + place, right + place), color=INK, lw=0.8, zorder=3)
+    # z_p10 never exceeds z_median, so sigmoids add up to 1 or more.
+    axes.fill([0, 1, 0], [0, 0, 1], fc="none", ec="#DDDDDD", hatch="///", lw=0, zorder=0)
+    plate: dict[str, Any] = {"fc": "white", "ec": "none", "pad": 1.5}
+    axes.text(0.05, 0.09, _NONE, color=INK, size=7, va="center", bbox=plate, zorder=4)
     if margin < 1:
-        # Below the other diagonal no work lies: z_p10 never exceeds z_median, so sigmoids add up to 1 or more.
-        near, far = (1 - margin) / 6, (1 + margin) / 2
-        _name(axes, near, far, "novel")
-        _name(axes, far, near, "conventional")
-    _name(axes, 0.12, 0.12, "balanced")
+        _name(axes, 0.5 * (1 - margin), 1 - 0.12 * (1 - margin), "novel")
+        _name(axes, 1 - 0.25 * (1 - margin), 0.5 * (1 - margin), "conventional")
+    _name(axes, 0.86, 0.86, "balanced")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     axes.set_xlabel("conventionality score (high: usual pair common)")
@@ -326,7 +340,7 @@ def _draw_quadrants(picture: Picture, points: pl.LazyFrame, cut: float | None, t
     axes.axvline(edge, color=INK, lw=0.8, zorder=3)
     axes.axhline(tail_max, color=INK, lw=0.8, zorder=3)
     axes.set_xlabel(f"median z (high conventionality: above {edge:.3g})")
-    axes.set_ylabel(f"10th percentile of z (tail novelty: below {tail_max:g})")
+    axes.set_ylabel(f"z, 10th percentile\n(tail novelty: below {tail_max:g})")
     below, above, before, after = (low, tail_max), (tail_max, high), (left, edge), (edge, right)
     parts = [("novel", before, below), ("conventional", after, above)]
     parts += [("balanced", after, below), ("balanced", before, above)]
@@ -367,4 +381,4 @@ def _name(axes: Axes, x: float, y: float, label: str, note: str = "") -> None:
 
     outline = [withStroke(linewidth=3, foreground="white")]  # a box would cover the works beside the letters
     look: dict[str, Any] = {"ha": "center", "va": "center", "weight": "bold", "size": 7, "zorder": 4}
-    axes.text(x, y, f"{label}{note}", color=COLOURS[label], path_effects=outline, **look)
+    axes.text(x, y, f"{label}{note}", color=as_letters(COLOURS[label]), path_effects=outline, **look)

@@ -12,7 +12,8 @@ import polars as pl
 from sciscidata._kernels.arrays import Float64Array
 from sciscidata.errors import EmptyInputError
 from sciscidata.explanation.explanation import Explanation
-from sciscidata.plots.figure import COLOURS, INK, PALE, Look, drawing, plain
+from sciscidata.plots.figure import Look, drawing, plain
+from sciscidata.plots.palette import COLOURS, INK, PALE, as_letters
 from sciscidata.terminal.messages import counted
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _LARGEST_MM: Final = 2.2
 _LARGEST_CITER_MM: Final = 3.6
 _SMALLER: Final = 0.98  # of a size that is too large
 _SMALLEST_MM: Final = 0.25
+_GREY: Final = "#666666"
 _COLOURS: Final = {"i": COLOURS["disruptive"], "j": COLOURS["consolidating"], "k": PALE}
 
 
@@ -101,7 +103,9 @@ def plot_work(explanation: Explanation, **look: Unpack[Look]) -> Figure:
         _draw_others(axes, counts, place)
         axes.plot(_PAST, place.middle, marker="o", markersize=7, color=INK, zorder=5)
         _draw_ticks(axes, place)
-        picture.title = _describe(explanation, row)
+        picture.caption = _describe(explanation, row)
+        alone = counted(row["n_i"], "paper cites", "papers cite")
+        picture.finding = f"{alone} it alone, {row['n_j']:,} with its references"
     return picture.figure
 
 
@@ -174,7 +178,15 @@ def _draw_citers(
     heights = {"i": 0.995, "j": place.strip + 0.015}
     for name, colour in list(_COLOURS.items())[:2]:
         text = f"{counted(sum(of_class[name].values()), 'cites', 'cite')} {words[name]}"
-        axes.text(1.0, heights[name], text, color=colour, ha="right", va="top" if name == "i" else "bottom", fontsize=7)
+        axes.text(
+            1.0,
+            heights[name],
+            text,
+            color=as_letters(colour),
+            ha="right",
+            va="top" if name == "i" else "bottom",
+            fontsize=7,
+        )
     rooms["j"] -= 4.2 / place.mm[1]  # of the words below
     pitch = across = _find_pitch(of_class, rooms, place)
     if pitch < _SMALLEST_MM:
@@ -262,13 +274,13 @@ def _draw_others(axes: Axes, counts: pl.DataFrame, place: _Place) -> None:
         return
     total, most = sum(n for _, n in others), max(n for _, n in others)
     words = f"{counted(total, 'work cites', 'works cite')}\nonly its references,\nnot it"
-    axes.text(0.0, place.strip / 2, words, color="#777777", va="center", fontsize=7)
+    axes.text(0.0, place.strip / 2, words, color=_GREY, va="center", fontsize=7)
     width, height = place.width_mm / place.mm[0], place.strip * 0.6
     for year, n in others:
         x = place.x_of_citer(year)
         axes.bar(x, n / most * height, width, 0, color=PALE, zorder=2)
         if len(place.years) <= 12:
-            axes.text(x, n / most * height + 0.01, f"{n:,}", color="#777777", ha="center", va="bottom", fontsize=6)
+            axes.text(x, n / most * height + 0.01, f"{n:,}", color=_GREY, ha="center", va="bottom", fontsize=7)
 
 
 def _draw_ticks(axes: Axes, place: _Place) -> None:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import polars as pl
 
+from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.eligibility import list_removed
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
-from sciscidata.records.last_year_of_data import remark_on_later_works
 from sciscidata.release.context import AT_PUBLICATION, MOST_REFERENCES, has_context, released_schema
+from sciscidata.release.findings import say_classes
 from sciscidata.release.manifest import (
     CARD,
     CITATION,
@@ -33,12 +32,13 @@ from sciscidata.release.manifest import (
     list_left_out,
 )
 from sciscidata.release.read import SCORES_FILE, list_splits, read_settings
-from sciscidata.sampling.manifest_entries import describe_unread, name_eligible, remark_on_filters, remark_on_novelty
+from sciscidata.release.remarks import Remark, find_limits, list_one_sided, list_remarks, read_texts, remark_on_labels
+from sciscidata.sampling.manifest_entries import describe_unread, name_eligible
 from sciscidata.schemas import AS_PUBLISHED, SCORES, has_own_scores
 from sciscidata.terminal.messages import printable
 
 #: What the documents say, whatever the works are: ``documents.toml``.
-_SAID: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("documents.toml").read_text("utf-8"))
+_SAID: Final[dict[str, Any]] = read_texts()
 #: The repository of the code has no fixed address, so the name stands for it.
 _MAKER: Final = "The sciscidata authors"
 _SIZES: Final = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
@@ -61,16 +61,17 @@ _KEYWORDS: Final = ("science of science", "CD index", "disruption")
 _TAGS: Final = ("science-of-science", "scientometrics", "bibliometrics", "cd-index", "disruption")
 
 
+#: What a card shows of one work: names and values.
+Record: TypeAlias = Sequence[tuple[str, str]]
+
+
 class Publication(NamedTuple):
     """What is known of a release only when it is published: who made it, when, and where it lies."""
 
     creators: tuple[str, ...] = ()  # "Family name, Given name"
     date: str | None = None  # YYYY-MM-DD
     url: str | None = None
-
-
-#: What a remark says of options of a build, which a reader of the release does not run: "(A.b)", " To be sure: A.b=1."
-_OPTIONS: Final = re.compile(r" \([A-Z]\w+\.[a-z][^)]*\)|(?<=\.) [^.:]*: [A-Z]\w+\.[a-z].*$", re.DOTALL)
+    repository: str | None = None  # of the Hugging Face Hub: OWNER/NAME
 
 
 def name_source(source: Mapping[str, Any], unnamed: str = "the source that its manifest names") -> str:
@@ -79,29 +80,49 @@ def name_source(source: Mapping[str, Any], unnamed: str = "the source that its m
     return " ".join(_MARKUP.sub("", name).split()) if isinstance(name, str) and name else unnamed
 
 
-def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
-    """Warn as the log did when a release was made: last year, novelty, data and filters."""
-    counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
-    remarks: list[str] = []
-    if manifest.get("eligibility", {}).get("last_year") is None:
-        remarks += remark_on_later_works(counts.get("later_works"), counts.get("last_year"))
-    name = name_source(manifest.get("source", {}))
-    remarks += remark_on_novelty(atypicality, manifest["thresholds"].get("novelty_rule"), name)
-    remarks += [check["text"] for check in manifest.get("diagnostics", []) if check["level"] == "warning"]
-    notes = {name: note for name, note, _ in list_removed(manifest)} if "filters" in counts else {}
-    return remarks + remark_on_filters(counts, notes)
+def remark_on_release(manifest: Mapping[str, Any]) -> list[Remark]:
+    """List what to know of a release: faults of its data, how sure labels are, and what novelty sees."""
+    return list_remarks(manifest, name_source(manifest.get("source", {})))
 
 
-def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
-    """Write README.md, croissant.json and CITATION.cff of a release, by name; they repeat without ``publication``."""
+def name_release(manifest: Mapping[str, Any]) -> str:
+    """Return the title of a release."""
+    return _About(manifest, Publication()).title
+
+
+def render_documents(
+    manifest: Mapping[str, Any], publication: Publication | None = None, record: Record = ()
+) -> dict[str, bytes]:
+    """Write README.md, croissant.json and CITATION.cff of a release, by name; they repeat without ``publication``.
+
+    ``record`` is a work of the release, for the card.
+    """
     about = _About(manifest, publication or Publication())
-    texts = {CARD: printable(about.card(), lines=True), CROISSANT: about.croissant(), CITATION: about.citation()}
+    texts = {CARD: printable(about.card(record), lines=True), CROISSANT: about.croissant(), CITATION: about.citation()}
     return {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
 
 
-def without_options(remark: str) -> str:
-    """Return a remark without what it says of options of a build."""
-    return _OPTIONS.sub("", remark)
+def find_changed_options(cd: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Find the options of a convention that are not the default, and the names of the conventions that have them."""
+    usual, names = CDConfig().stated(), [name for name in COMPAT if CDConfig.compat(name).stated() == cd]
+    return {name: value for name, value in cd.items() if name != "window_years" and value != usual.get(name)}, names
+
+
+def describe_pictures(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Say what the pictures of a release show, by file. A trend of novelty by year is no finding, so it is left out."""
+    counts, label = manifest.get("counts", {}), stated_label(manifest)
+    judged = counts.get("judged") or counts
+    columns = {"disruption.png": (judged, "disruption_label"), "novelty.png": (counts, "novelty_label")}
+    columns |= {"label.png": (counts, label.name)} if label else {}
+    is_synthetic, words = manifest.get("source", {}).get("kind") == "synthetic", vocabularies(label)
+    said = {"comparison.png": "CD indices as published, against those computed here"}
+    said |= {
+        name: say_classes({word: of["eligible"][column][word] for word in words[column]}, is_synthetic=is_synthetic)
+        for name, (of, column) in columns.items()
+        if "eligible" in of
+    }
+    known = {name: said.get(name) or name.removesuffix(".png") for name in PICTURES if name != "novelty_by_year.png"}
+    return {name: _show_plain(text) for name, text in known.items() if name in manifest["files"]}
 
 
 def list_references(manifest: Mapping[str, Any]) -> list[str]:
@@ -132,7 +153,7 @@ class _About:
         self.is_published = self.is_scored and has_own_scores(self.source)
         self.noun = "works" if self.is_scored else "texts"
         self.data = name_source(self.source) if self.is_scored else name_source(self.source, "labelled files")
-        self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} ({self.data})"
+        self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} from {self.data}"
         self.said: dict[str, Any] = _SAID["scored" if self.is_scored else "texts"]
         self.uses, self.not_for, self.limits = (self.said[name] for name in ("uses", "not_for", "limits"))
         self.personal = str(self.said["personal"])
@@ -179,8 +200,11 @@ class _About:
         elif cd:
             first, years = 0 if cd.get("same_year") else 1, cd.get("window_years")
             say("cd_index", window=f"{first} or more" if years is None else f"{first} to {years}")
-            options = sorted((name, value) for name, value in cd.items() if name != "window_years")
-            say("convention", options=show(", ".join(f"{name} {json.dumps(value)}" for name, value in options)))
+            changed, names = find_changed_options(cd)
+            name = f"that of {' and of '.join(names)}, as" if names else "the default"
+            options = ", ".join(f"{name} {json.dumps(value)}" for name, value in sorted(changed.items()))
+            but = f", but {show(options)}" if options and not names else ""
+            say("convention", name=name, version=show(f"sciscidata {self._version()}"), changed=but)
         thresholds, _ = read_settings(self.manifest)
         words = (
             {"above": "at least", "below": "at most"} if thresholds.inclusive else {"above": "above", "below": "below"}
@@ -188,7 +212,7 @@ class _About:
         settings = {name: getattr(thresholds, name) for name in thresholds.__slots__}
         say("ranks" if thresholds.cells else "thresholds", **words, **settings)
         if ceiling := describe_ceiling(self.manifest):
-            say("ceiling", ceiling=f"{ceiling[0].upper()}{ceiling[1:]}")
+            say("ceiling", ceiling=ceiling)
         say(thresholds.novelty_rule if self.is_novel else "no_novelty", **settings)
         if self.is_novel:
             config = self._part("atypicality").get("config") or {}
@@ -219,11 +243,29 @@ class _About:
         labels, fields = (" and ".join(map(_show_plain, words)) for words in (split.labels, split.test_fields))
         text = said["text"].format(
             decides=said["by_field" if fields else "by_id"].format(names=fields, seed=split.seed),
-            balance=split.balance,
+            balance=self._describe_balance(split.balance, has_labels=bool(split.labels)),
             labels=said["labels"].format(names=labels) if labels else "",
             cells=said["cells"] if split.cell_columns else "",
         )
         return " ".join(filter(None, [text, describe_unread(self._part("counts"))]))
+
+    def _describe_balance(self, balance: str, *, has_labels: bool) -> str:
+        """Say which classes are equal, and their shares among the works that may be drawn."""
+        said, kind = _SAID["drawn"], balance.partition("_within")[0]
+        if kind == "none":
+            return said["none"]
+        names = {"disruption": "disruption", "pool": "disruption", "novelty": "novelty", "label": self._own_name()}
+        one = f"{names[kind]} label" if kind in names else "pair of both labels"
+        text = said["equal"].format(kind=one)
+        column = self.label.name if kind == "label" and self.label else f"{names.get(kind)}_label"
+        found: dict[str, int] = self._part("counts").get("eligible", {}).get(column, {})
+        if not (n := sum(found.values())) or has_labels:
+            return text
+        shares = [
+            f"{100 * count / n:.0f} % are {word}"
+            for word, count in sorted(found.items(), key=lambda of: (-of[1], of[0]))
+        ]
+        return text + said["shares"].format(n=n, shares=", ".join(shares))
 
     def judged(self) -> str:
         """Say how many works are judged, or that this is not known; nothing of texts with another label."""
@@ -241,13 +283,18 @@ class _About:
     def biases(self) -> list[str]:
         """List known biases: those of every release, and what this one was warned about."""
         said = _SAID["biases"]
-        lines = [said["abstracts"]] if self.licence_name in ("openalex", "sciscinet") else []
+        removed, lines = self._part("counts").get("filters", {}), list[str]()
+        if self.licence_name in ("openalex", "sciscinet") and removed.get("no_abstract"):
+            lines.append(said["abstracts"].format(n=removed["no_abstract"]))
         if languages := self._languages():
-            lines.append(said["languages"].format(languages=", ".join(languages)))
+            others = said["other_languages"].format(n=n) if (n := removed.get("language")) else ""
+            lines.append(said["languages"].format(languages=", ".join(languages)) + others)
         if self.kind == "synthetic":
             lines.append(said["invented"])
-        remarks = [*map(without_options, remark_on_release(self.manifest))]
-        return lines + [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]
+        told = remark_on_labels(self.manifest)  # in a place of their own
+        remarks = [one.text for one in remark_on_release(self.manifest) if one not in told]
+        remarks += list_one_sided(self.manifest)
+        return lines + [f"{remark[:1].upper()}{remark[1:]}" for remark in remarks]
 
     def references(self) -> list[Mapping[str, Any]]:
         """List what to cite besides the release."""
@@ -258,7 +305,7 @@ class _About:
 
     # README.md
 
-    def card(self) -> str:
+    def card(self, record: Record) -> str:
         """Write the dataset card, with the metadata that the Hugging Face hub reads."""
         files, counts, filters = self._part("files"), self._part("class_counts"), self.filters()
         contents = [(s, f"{n:,}", f"`{s}.parquet`, `{s}.jsonl`") for s, n in self.rows.items()]
@@ -267,9 +314,6 @@ class _About:
             if any(any(counts[split][column].values()) for split in self.rows):
                 rows = [(s, *(f"{counts[s][column][word]:,}" for word in words)) for s in self.rows]
                 classes += [f"`{column}`", "", *_table(("split", *words), rows), ""]
-        pictures = [
-            f"![{name.removesuffix('.png').replace('_', ' ')}]({name})\n\n" for name in PICTURES if name in files
-        ]
         follows = f" (disruption{' and novelty' * self.is_novel})"
         works_cited = [*map(_name_work, self.references())]
         if self.is_published and self.licence_name != "sciscinet":
@@ -278,9 +322,20 @@ class _About:
         removed = ["", *_table((self.noun, "number"), [(name, f"{n:,}") for name, n in filters]), ""]
         parts = {
             "header": _render_yaml(self._header()),
-            "pictures": ["".join(pictures)],
+            "record": [
+                *_table((_SAID["record"]["head"], ""), [[*map(_show_cell, row)] for row in record], "---"),
+                "",
+                "",
+            ]
+            if record
+            else [""],
+            "before": [f"> {' '.join(before)}", "", ""] if (before := self.describe_before()) else [""],
+            "code": [self._describe_code()],
+            "pictures": [
+                f"![{text}]({name})\n\n{text}.\n\n" for name, text in describe_pictures(self.manifest).items()
+            ],
             "contents": _table(("split", self.noun, "file"), contents),
-            "columns": [", ".join(f"`{name}`" for name in released_schema(self.manifest))],
+            "columns": _table(("column", "type", "what", "range", "null if"), self._columns(), "---"),
             "scores": [_SAID["scores_file"].format(file=SCORES_FILE) if SCORES_FILE in files else ""],
             "context": self._describe_context(),
             "classes": [*classes, *([judged, ""] if (judged := self.judged()) else []), ""],
@@ -290,6 +345,7 @@ class _About:
             "uses": _bullets((*self.uses, *self.not_for)),
             "limits": _bullets((*map(_show_plain, self.biases()), *self.limits, self.personal)),
             "bibtex": self._bibtex(),
+            "unnamed": [""] if self.publication.creators else [_SAID["cited"]["unnamed"], "", ""],
             "cited": cited if self.references() else [""],
         }
         said = {
@@ -298,8 +354,33 @@ class _About:
             "manifest": MANIFEST,
             "licence": self.licence["text"],
         }
-        joined = {name: "\n".join(lines) for name, lines in parts.items()}
+        joined = {name: "".join(lines) if name == "pictures" else "\n".join(lines) for name, lines in parts.items()}
         return _SAID["card"].format(**said, **joined, maintenance=_SAID["maintenance"])
+
+    def describe_before(self) -> list[str]:
+        """Say what to know before a model is trained: how sure labels are, and how far results can be trusted."""
+        said, limits = _SAID["before"], find_limits(self.manifest)
+        remarks = [remark.text for remark in remark_on_labels(self.manifest)]
+        small = [said["small"]] if limits is not None and limits.is_small else []
+        return [said["title"], *map(_show_plain, remarks), *small] if remarks else []
+
+    def _describe_code(self) -> str:
+        name = self.publication.repository
+        return _SAID["code"]["hub"].format(name=name) if name else _SAID["code"]["folder"]
+
+    def _date(self) -> str:
+        return str(self.source.get("data_date") or "the day of the data")
+
+    def _columns(self) -> list[tuple[str, ...]]:
+        """List the columns: name, type, meaning, range, and when they are null."""
+        said, rows = {**_SAID["columns"], **_SAID["context"]["columns"]}, list[tuple[str, ...]]()
+        words = {name: _show_cell(", ".join(labels)) for name, labels in vocabularies(self.label).items()}
+        words |= {"own": words[self.label.name] if self.label else "", "date": _show_cell(self._date())}
+        for name, dtype in released_schema(self.manifest).items():
+            row = said.get(name) or said["own"]
+            what, span, null = [row, "", ""] if isinstance(row, str) else (part.format(**words) for part in row)
+            rows.append((f"`{name}`", _name_type(dtype), what, span, null))
+        return rows
 
     def _describe_context(self) -> list[str]:
         """Say what the columns of CONTEXT hold, and what was known of them when."""
@@ -446,7 +527,11 @@ class _About:
                 "rai:dataAnnotationProtocol": self.made(),
                 "rai:machineAnnotationTools": [f"sciscidata {version}".strip()],
                 "rai:dataBiases": self.biases() or [self.limits[0]],
-                "rai:dataLimitations": [*self.limits, *self.not_for],
+                "rai:dataLimitations": [
+                    *(remark.text for remark in remark_on_labels(self.manifest)),
+                    *self.limits,
+                    *self.not_for,
+                ],
                 "rai:dataUseCases": [*self.uses],
                 "rai:dataSocialImpact": self.not_for[0],
                 "rai:personalSensitiveInformation": [self.personal],
@@ -521,6 +606,19 @@ def _parts_of(dtype: pl.DataType) -> dict[str, pl.DataType]:
     return cast("dict[str, pl.DataType]", dict(dtype.to_schema())) if isinstance(dtype, pl.Struct) else {}
 
 
+def _name_type(dtype: pl.DataType) -> str:
+    """Name a type in words."""
+    inner = _inner_of(dtype)
+    one = "number" if inner.is_float() else "whole number" if inner.is_integer() else "text"
+    one = "record" if _parts_of(inner) else one
+    return f"list of {one}s" if isinstance(dtype, pl.List) else one
+
+
+def _show_cell(words: object) -> str:
+    """Write words of others for ``_table``, which marks the ends of cells."""
+    return _show_plain(words).replace(r"\|", "|")
+
+
 def _show_plain(words: object) -> str:
     r"""Write words of others as one line of Markdown that means nothing but these words."""
     return _MARKUP.sub(r"\\\g<0>", " ".join(str(words).split()))
@@ -530,8 +628,8 @@ def _bullets(lines: Any) -> list[str]:  # noqa: ANN401
     return [f"- {line}" for line in lines]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], right: str = "---:") -> list[str]:
+    cells = [head, ["---", *[right] * (len(head) - 1)], *rows]
     return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
 
 

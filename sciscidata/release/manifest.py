@@ -57,7 +57,8 @@ def describe_ceiling(manifest: Mapping[str, Any]) -> str | None:
     if ceiling is None:
         return None
     numbers = f"accuracy {ceiling['accuracy']:.3f}, macro-F1 {ceiling['macro_f1']:.3f}"
-    return f"highest expected of any predictor of the disruption label: {numbers}"
+    share = round(100 * ceiling["accuracy"])
+    return f"Even a perfect predictor would get about {share} % of these disruption labels right ({numbers})."
 
 
 def describe_given_split(manifest: Mapping[str, Any]) -> str | None:
@@ -85,14 +86,14 @@ def describe_judged(manifest: Mapping[str, Any], *, of_these: bool = False) -> s
     is_endless = (manifest.get("cd") or {}).get("window_years") is None
     over = "" if is_endless else f"their window was over before {name_last_year(manifest, 'their')}, and "
     meaning = f"{over}a work cites them{'' if is_endless else ' in it'}"
-    here = f"{'All ' if n_judged == n else f'{n_judged:,} of the '}{n:,} works of this release are"
+    here = f"{'All ' if n_judged == n else f'{n_judged:,} of the '}{n:,} works of this release are judged"
     if there is None:
-        return f"{here} judged: {meaning}."
+        return f"{here}: {meaning}."
     every, judged = _sum_labels(counts["scored"]), _sum_labels(there["scored"])
     if not every:
         return None
-    of = "Of these" if of_these else f"Of {every:,} works with a disruption label,"
-    return f"{of} {judged:,} are judged: {meaning}. {here}."
+    of = "these" if of_these else f"{every:,} works with a disruption label"
+    return f"{judged:,} of {of} are judged: {meaning}. {here}."
 
 
 def join_counts(release: Release, works: pl.DataFrame) -> pl.DataFrame:
@@ -122,8 +123,8 @@ def describe_coverage(manifest: Mapping[str, Any]) -> str | None:
         return None
     known = cited["of"] - cited["n"]
     return (
-        f"The works cite {cited['of']:,} different works. Novelty reads those in the data: "
-        f"{known:,} ({known / cited['of']:.1%})."
+        f"The works cite {cited['of']:,} different works. The data hold {known:,} of them "
+        f"({100 * known / cited['of']:.1f} %), and novelty reads these alone."
     )
 
 

@@ -8,14 +8,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, cast
 
-from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.eligibility import list_removed
 from sciscidata.errors import ConfigError
 from sciscidata.own_label import stated_label
 from sciscidata.release.context import MOST_REFERENCES, has_context
-from sciscidata.release.documents import list_references, name_source, remark_on_release, without_options
+from sciscidata.release.documents import find_changed_options, list_references, name_source, remark_on_release
 from sciscidata.release.manifest import describe_given_split, describe_judged, lacks_scores
 from sciscidata.release.read import Release, list_splits, read_release, read_settings
+from sciscidata.release.remarks import list_one_sided
 from sciscidata.sampling.manifest_entries import describe_unread
 from sciscidata.schemas import AS_PUBLISHED, has_own_scores
 from sciscidata.terminal.messages import counted, printable
@@ -48,7 +48,7 @@ def describe_methods(release: Release | str | Path) -> str:
         >>> with TemporaryDirectory() as home:
         ...     config = BuildConfig(source=ExampleConfig(), out=f"{home}/out", cache_dir=f"{home}/cache", novelty=None)
         ...     print(describe_methods(build(config)).splitlines()[0])
-        **Data.** We read 4,381 works from an OpenAlex example, as of 2023-04-01. They were
+        **Data.** We read 4,381 works from the example (SYNERGY), as of 2023-04-01. They were
     """
     if not isinstance(cast("object", release), Release | str | PathLike):
         raise ConfigError(
@@ -112,14 +112,10 @@ def _describe_index(manifest: Mapping[str, Any]) -> Iterator[str]:
         f"{window} later: (n_i - n_j) / (n_i + n_j + n_k). Here n_i of them cite the focal work but none of its "
         "references, n_j cite both, and n_k cite only its references."
     )
-    usual, options = CDConfig().stated(), dict(cd)
-    named = [name for name in COMPAT if CDConfig.compat(name).stated() == options]
+    changed, named = find_changed_options(cd)
     if named:
         yield f"The convention is that of {' and of '.join(named)}."
     else:
-        changed = {
-            name: value for name, value in options.items() if name != "window_years" and value != usual.get(name)
-        }
         if not cd.get("same_year"):
             yield "Citers of the focal work's own year do not count."
         if changed:
@@ -153,11 +149,11 @@ def _describe_labels(manifest: Mapping[str, Any]) -> Iterator[str]:
         )
     classes = manifest.get("counts", {}).get("scored", {}).get("disruption_label", {})
     if n := sum(classes.values()):
-        yield f"Of {counted(n, 'work')} with a label, {_list_classes(classes)}."
+        yield f"{counted(n, 'work has', 'works have')} a label: {_list_classes(classes)}."
     if judged := describe_judged(manifest, of_these=n > 0):
         yield judged
         if by_label := manifest["counts"].get("judged"):
-            yield f"Of all judged works, {_list_classes(by_label['scored']['disruption_label'])}."
+            yield f"Among all judged works, {_list_classes(by_label['scored']['disruption_label'])}."
     elif n:
         yield (
             "Which of them are judged is not known, since the source does not say how many works cite them in the "
@@ -235,7 +231,7 @@ def _describe_sample(manifest: Mapping[str, Any]) -> Iterator[str]:
     balance += f", of the labels {' and '.join(split.labels)} only" if split.labels else ""
     if split.test_fields:
         yield f"{' and '.join(split.test_fields)} is held out: all test works are of it, all others of other fields."
-    yield f"Of these we drew {sizes}, {balance}, by the SHA-256 of each work's id and the seed {split.seed}."
+    yield f"We drew {sizes} from these, {balance}, by the SHA-256 of each work's id and the seed {split.seed}."
     if split.balance != "none":
         yield "So shares of classes in the sample say nothing of the source."
     if has_context(manifest):
@@ -255,7 +251,7 @@ def _describe_confidence(manifest: Mapping[str, Any]) -> Iterator[str]:
         )
     if "label_prior" in manifest:
         yield "Confidence in a label has as its prior that of all works read, which is in the manifest."
-    if remarks := [without_options(remark) for remark in remark_on_release(manifest)]:
+    if remarks := [remark.text for remark in remark_on_release(manifest)] + list_one_sided(manifest):
         yield "Checks of the data and the labels found:"
         yield " ".join(f"{one[0].upper()}{one[1:]}" + "." * (one[-1] not in ".?") for one in remarks)
 

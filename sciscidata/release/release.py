@@ -41,6 +41,7 @@ from sciscidata.release.read import (
     read_settings,
     render_manifest,
 )
+from sciscidata.release.record import describe_record
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.schemas import EXAMPLE, MANIFEST, SCORES, WORKS, require_columns
 from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
@@ -120,7 +121,8 @@ def write_release(
             (unfinished / SCORES_FILE).write_bytes(_render_parquet(_make_scores(joined, splits)))
         target.extra(unfinished)
         whole = complete_manifest(manifest, examples, unfinished)
-        for name, content in render_documents(whole).items():
+        record = describe_record(Release(unfinished, whole))
+        for name, content in render_documents(whole, record=record).items():
             (unfinished / name).write_bytes(content)
         whole = complete_manifest(manifest, examples, unfinished)
         (unfinished / MANIFEST).write_bytes(render_manifest(whole))

@@ -19,6 +19,8 @@ from sciscidata.sampling.manifest_entries import count_judged, count_works, name
 from sciscidata.sampling.split import draw_split
 from sciscidata.schemas import COVERAGE, has_own_scores
 from sciscidata.sources.kinds import Scored, Texts
+from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import end_step
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +58,11 @@ def draw(labelled: Scored, demand: Demand, text_options: tuple[str, ...] = ()) -
             f"EligibilityConfig.where ({names}) cannot be computed: {str(error).splitlines()[0]}. Mend the expression."
         ) from error
     n_eligible = drawn.counts["filters"]["eligible"]
-    n_works, eligible = drawn.counts["filters"]["works"], name_eligible(drawn.counts)
-    logger.info("%s of %s works are %s", f"{n_eligible:,}", f"{n_works:,}", eligible)
+    end_step(f"{counted(n_eligible, 'work')} {name_eligible(drawn.counts)}", f"{drawn.drawn.height:,} drawn")
     if (label := demand.label) is not None:
         n_without = n_eligible - sum(drawn.counts["eligible"][label.name].values())
         if n_without:
-            logger.info("%s of the eligible works have no %s and are not drawn", f"{n_without:,}", label.name)
+            logger.info("%s works that may be drawn have no %s, and are left out", f"{n_without:,}", label.name)
     return drawn
 
 
@@ -122,7 +123,10 @@ def _draw_or_explain(
     try:
         return draw_split(judged.pool, demand.split, label=demand.label)
     except NotEnoughWorksError as error:
-        lines = [str(error), f"Of {filters['works']:,} works: {removed}" if by_filter else "No filter removed a work."]
+        lines = [
+            str(error),
+            f"There are {filters['works']:,} works. {removed}" if by_filter else "No filter removed a work.",
+        ]
         applied = [name for row in rows if filters.get(row) for name in rows[row].options if getattr(eligibility, name)]
         options = [f"EligibilityConfig.{name}" for name in applied]
         lines += [f"Relaxing a filter that removed works helps, too: {', '.join(options)}."] if options else []
@@ -145,5 +149,5 @@ def _find_remedy(eligibility: EligibilityConfig, filters: Mapping[str, int], tex
     if most > max(filters.get("no_title", 0), filters.get("no_abstract", 0)):
         options = [f"EligibilityConfig.{option}" for option, n in chosen.items() if n == most]
         named = " or ".join(options).replace("EligibilityConfig.listed", "the list of BuildConfig.ids")
-        remedy = f"Of the options that were set, {named} removed most. Change it."
+        remedy = f"Among the options that were set, {named} removed most works. Change it."
     return remedy

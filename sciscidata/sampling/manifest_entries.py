@@ -132,7 +132,7 @@ def count_works(
 
 def name_eligible(counts: Mapping[str, Any]) -> str:
     """Name the eligible works: some were not read where texts are read late, so their number is a bound."""
-    return "eligible, at most" if counts.get("text", {}).get("not_read") else "eligible"
+    return "may be drawn, at most" if counts.get("text", {}).get("not_read") else "may be drawn"
 
 
 def describe_unread(counts: Mapping[str, Any]) -> str | None:
@@ -140,8 +140,8 @@ def describe_unread(counts: Mapping[str, Any]) -> str | None:
     if not (n := counts.get("text", {}).get("not_read")):
         return None
     return (
-        f"{n:,} of the eligible works were not read: their text may rule them out too. So at most as many works are "
-        "eligible, and filters of text remove at least as many."
+        f"The texts of {n:,} works that may be drawn were not read. Filters of text may remove some of them, so fewer "
+        "may be drawn."
     )
 
 
@@ -169,18 +169,29 @@ def _by_label(rows: pl.DataFrame, n: str, label: OwnLabel | None) -> dict[str, d
     }
 
 
-def remark_on_filters(counts: Mapping[str, Any], notes: Mapping[str, str]) -> list[str]:
-    """Say which filter removes almost only works of one class, against the share of that class in all works.
+class OneSided(NamedTuple):
+    """A filter that removed almost only works of one class: ``n`` of the ``of`` removed ones with a label."""
 
-    ``notes`` say by name why filters remove works.
-    """
-    remarks: list[str] = []
-    for name, columns in counts.get("removed", {}).items():
-        for column, by_class in columns.items():
+    name: str
+    kind: str
+    label: str
+    n: int
+    of: int
+
+    def describe(self) -> str:
+        """Say it behind the number of removed works."""
+        which = "all" if self.n == self.of else f"{self.n:,}"
+        return f"{self.of:,} {self.kind} labels, {which} of them {self.label}"
+
+
+def find_one_sided(counts: Mapping[str, Any]) -> list[OneSided]:
+    """Find the filters that removed almost only works of one class, beyond the share of that class in all works."""
+    found: list[OneSided] = []
+    for name, columns in sorted(counts.get("removed", {}).items()):
+        for column, by_class in sorted(columns.items()):
             n, of_all = sum(by_class.values()), counts["scored"][column]
             label = max(by_class, key=lambda word: by_class[word])
             share, share_of_all = by_class[label] / max(n, 1), of_all[label] / max(sum(of_all.values()), 1)
             if n >= _FEWEST_REMOVED and share >= _ALMOST_ONLY and share > _LIFT * share_of_all:
-                numbers = f"{by_class[label]:,} of {n:,} with a label ({share:.1%}), against {share_of_all:.1%} of all"
-                remarks.append(f"left out by '{notes.get(name, name)}' are almost only {label} works: {numbers}.")
-    return remarks
+                found.append(OneSided(name, column.removesuffix("_label"), label, by_class[label], n))
+    return found

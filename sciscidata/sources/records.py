@@ -40,7 +40,7 @@ from sciscidata.storage.atomic import workspace_beside
 from sciscidata.storage.parquet import CHECKED, to_arrow
 from sciscidata.storage.spill import DiskSort
 from sciscidata.terminal.messages import counted
-from sciscidata.terminal.progress import progress_bar
+from sciscidata.terminal.progress import AT_END, progress_bar
 
 _LOG = logging.getLogger(__name__)
 _KEPT_PROBLEMS = 20
@@ -129,13 +129,14 @@ def _log_skipped(report: Mapping[str, Any]) -> None:
     """Log a warning for what a report of Reading counts as skipped, if anything."""
     skipped = {name: report[name] for name in ("corrupt", "duplicate_ids", "malformed_references")}
     if any(skipped.values()):
-        _LOG.warning("records: skipped %s", ", ".join(f"{n:,} {name}" for name, n in skipped.items() if n))
+        said = ", ".join(f"{n:,} {name}" for name, n in skipped.items() if n)
+        _LOG.warning("records: skipped %s", said, extra=AT_END)
     if n := report["missing_values"]:
         _LOG.warning("records: %s values are NA or another word for a missing value (now null)", f"{n:,}")
     if n := report.get(CHANGED_DOIS):
         _LOG.warning("records: %s", describe_changed(n))
     for problem in report["first_corrupt_lines"]:
-        _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem)
+        _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem, extra=AT_END)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)

@@ -104,7 +104,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
         raise storage_error(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), target)
     if is_whole_folder(target):
         if target not in _of_this_run:
-            logger.info("reusing %s", target)
+            logger.info("reusing %s", target, extra={"fact": "reused from cache"})
         _of_this_run.add(target)
         return target
     if was_there:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TextIO
 
 from sciscidata.terminal.heartbeat import Heartbeat
 from sciscidata.terminal.messages import printable
@@ -17,6 +19,8 @@ logger = logging.getLogger(__name__)
 _steps: ContextVar[tuple[str, ...]] = ContextVar("_steps", default=())
 _PATIENCE_S: Final = 2.0  # in a notebook, quicker work shows nothing
 _PAUSE_S: Final = 0.5
+#: Of a log record (``extra``) about what a release states too, so that a build prints it at its end.
+AT_END: Final = {"at_end": True}
 
 
 @contextmanager
@@ -27,13 +31,77 @@ def name_steps(*names: str) -> Generator[None]:
         yield
     finally:
         _steps.reset(token)
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, StepLines):
+                handler.end_line()
 
 
 def begin_step(name: str) -> None:
     """Log that a step begins; outside of a run that names it, do nothing."""
     names = _steps.get()
     if name in names:
-        logger.info("step %d/%d: %s", names.index(name) + 1, len(names), name)
+        step = {"step": f"[{names.index(name) + 1}/{len(names)}] {name:<{max(map(len, names))}}"}
+        logger.info("%s", step["step"].rstrip(), extra=step)
+
+
+def end_step(*facts: str) -> None:
+    """Log what a step has found, as far as it is known; outside of a run with steps, do nothing."""
+    fact = ", ".join(filter(None, facts))
+    if fact and _steps.get():
+        logger.info("%s", fact, extra={"fact": fact})
+
+
+class StepLines(logging.StreamHandler[TextIO]):
+    """Writes log messages to standard error, a line each. What a step has found stands behind its name.
+
+    A record says by its attributes that a ``step`` begins, or which ``fact`` it is of the step that runs. With
+    ``holds`` those of AT_END are held until ``tell_held``.
+    """
+
+    def __init__(self, *, holds: bool = False) -> None:
+        super().__init__(sys.stderr)
+        self._holds, self._held = holds, list[logging.LogRecord]()
+        self._line, self._width, self._facts = "", 0, list[str]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        if self._holds and getattr(record, "at_end", False):
+            self._held.append(record)
+            return
+        step, fact = getattr(record, "step", ""), getattr(record, "fact", "")
+        if fact and self._line:
+            if fact not in self._facts:
+                before = "; " if self._facts else " " * (self._width + 2 - len(self._line))
+                self._facts.append(fact)
+                self._write(before + printable(fact))
+            return
+        self.end_line()
+        if step:
+            self._facts, self._width = [], len(step)
+            self._write(step.rstrip())
+        else:
+            super().emit(record)
+
+    def tell_held(self) -> None:
+        """Write what was held, after all, because the command has failed."""
+        self._holds = False
+        for record in self._held:
+            self.handle(record)
+
+    def end_line(self) -> None:
+        """End the line of the step that runs, if there is one."""
+        if self._line:
+            self._write("\n")
+            self._line = ""
+
+    def _write(self, text: str) -> None:
+        """Write more of a line; on a terminal all of it, because a bar may have been shown in its place."""
+        is_shown, self._line = bool(self._line), self._line + text
+        if is_shown and self.stream.isatty() and len(self._line) < shutil.get_terminal_size().columns:
+            text = f"\r\x1b[2K{self._line}"
+        with suppress(OSError, ValueError):  # closed: the work goes on
+            self.stream.write(text)
+            self.stream.flush()
 
 
 @contextmanager
@@ -47,11 +115,11 @@ def show_steps(*names: str, then: str = "", notes_of: str = "") -> Generator[Non
     class Shown(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             said = record.getMessage()
-            if record.name != logger.name:
+            if not hasattr(record, "step"):
                 heartbeat.note(said)
                 return
             heartbeat.begin(said)
-            if then and said.endswith(f": {then}"):
+            if then and said.endswith(f"] {then}"):
                 heartbeat.end()
 
     handler, heard = Shown(), [logger, *([logging.getLogger(notes_of)] if notes_of else [])]

@@ -126,24 +126,26 @@ def evaluate(
     *,
     baselines: bool = False,
     from_predictions: Path | None = None,
+    verbose: bool = False,
 ) -> None:
     """Judge a model, a checkpoint, a run or baselines on held-out papers.
 
     Args:
         baselines: judge six baselines too: majority, random by prior, words, what was known at publication, both, and
             later counts.
-        from_predictions: compute the metrics of this predictions file again; takes no other option but plugin.
+        from_predictions: compute the metrics of this predictions file again; takes only plugin and verbose beside it.
+        verbose: show every metric too, as in metrics.json.
 
     Shown:
         --run --release --model --local-model --split --preset --temperature --answers --n-papers --baselines --out
-        --from-predictions
+        --from-predictions --verbose
 
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
     """
     from sciscirl.lab.analysis.seen import read_seen
     from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
-    from sciscirl.lab.evaluation.results import render_metrics, say_judged
+    from sciscirl.lab.evaluation.results import render_metrics, render_results, say_judged
     from sciscirl.options import PluginOptions
 
     given = set(config.keywords) - ({"plugin"} if from_predictions else set())
@@ -153,7 +155,8 @@ def evaluate(
             raise SciSciRLError(f"from_predictions=... takes no other option. Leave out {others}.")
         PluginOptions(plugin=config.keywords.get("plugin"))
         name = from_predictions.stem
-        show(render_metrics({name: evaluate_predictions(from_predictions)}, {name: read_seen(from_predictions.parent)}))
+        results, saw = {name: evaluate_predictions(from_predictions)}, {name: read_seen(from_predictions.parent)}
+        show("\n".join([render_results(results, saw), *([render_metrics(results)] if verbose else [])]))
         return
     has_model = bool({"model", "checkpoint", "local_model", "run"} & given)
     if "release" not in given or not (has_model or baselines):
@@ -169,11 +172,14 @@ def evaluate(
 
         judged = evaluate_baselines(options)
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
-    show(render_metrics(results | judged, {name: read_seen(options.baselines_out / name) for name in judged}))
+    show(render_results(results | judged, {name: read_seen(options.baselines_out / name) for name in judged}))
+    if verbose:
+        show(render_metrics(results | judged))
     if known := say_judged(options.release):
         show(known)
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
-    show("\n".join(f"result: {place}" for place in dict.fromkeys(places)))
+    rest = "" if verbose else "  (metrics.json has every metric; --verbose shows them)"
+    show("\n".join(f"result: {place}{rest}" for place in dict.fromkeys(places)))
 
 
 def presets(*, plugin: str | None = None) -> None:

@@ -2,7 +2,7 @@
 
 Answers and rewards are the cookbook's environments', advantages, loss and update are TRL's. First comes the run
 (``train_locally``). Then come TRL's settings, chosen so that a step does what the cookbook's does. Where TRL computes
-otherwise, ``docs/rl/local.md`` says it.
+otherwise, ``benchmarks/notes/local.md`` says it.
 """
 
 from __future__ import annotations

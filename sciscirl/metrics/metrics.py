@@ -135,11 +135,7 @@ def relate_to_ceiling(
     if ceiling is None or target not in ("disruption", "joint") or isinstance(target, OwnTarget):
         return {}
     start = "disruption/" if target == "joint" else ""
-    golds = Counter[str]()
-    for name, n in metrics.items():
-        if name.startswith(f"{start}confusion/"):
-            golds[name.split("/")[-2]] += int(n)
-    held = [n for n in golds.values() if n]
+    held = [n for n in count_golds(metrics, start).values() if n]
     related: dict[str, float] = {}
     for metric, stated, chance in (
         ("label_match", "accuracy", max(held) / sum(held)),
@@ -153,6 +149,20 @@ def relate_to_ceiling(
                 way = (metrics[f"{start}{metric}{end}"] - chance) / (top - chance)
                 related[f"{start}way_to_ceiling/{metric}{end}"] = way
     return related
+
+
+def count_golds(metrics: Mapping[str, float], start: str = "") -> dict[str, int]:
+    """Count the answers of each gold label, by ``confusion/...``; ``start`` is ``"disruption/"`` where there are two.
+
+    Example:
+        >>> count_golds({"confusion/neutral/neutral": 3.0, "confusion/neutral/invalid": 1.0})
+        {'neutral': 4}
+    """
+    golds = Counter[str]()
+    for name, n in metrics.items():
+        if name.startswith(f"{start}confusion/"):
+            golds[name.split("/")[-2]] += int(n)
+    return dict(golds)
 
 
 def _ties(frame: pl.DataFrame) -> int:

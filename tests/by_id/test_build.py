@@ -183,7 +183,7 @@ def test_the_dry_run_counts_the_works_of_the_list(home, population, capsys):
     if not (home / "corpus").exists():
         ingest(ExampleConfig(), home / "corpus", cache_dir=home / "c")
     assert main(["build", "--corpus", str(home / "corpus"), "--ids", str(path), "--dry-run"]) == 0
-    assert f"of the {len(ids) + 2:,} ids: {len(ids):,} works of the source" in capsys.readouterr().out
+    assert f"from {len(ids) + 2:,} ids: {len(ids):,} works of the source" in capsys.readouterr().out
 
 
 def test_a_list_that_is_too_short_is_named_at_once(home, tmp_path, capsys):

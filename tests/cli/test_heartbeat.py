@@ -39,7 +39,7 @@ def test_a_log_gets_a_line_for_each_step_and_one_while_it_runs(hurry, monkeypatc
     with show_steps("fetch", "read", then="train", notes_of="a.tool"):
         begin_step("fetch")
         logging.getLogger("a.tool").info("3 packages, \x1b[31mtorch")
-        wait_for(stream.getvalue, r"step 1/3: fetch: \d+ s, 3 packages, +(\[31m)?torch\n")
+        wait_for(stream.getvalue, r"\[1/3\] fetch: \d+ s, 3 packages, +(\[31m)?torch\n")
         begin_step("read")
         begin_step("train")
         shown = stream.getvalue()
@@ -47,7 +47,7 @@ def test_a_log_gets_a_line_for_each_step_and_one_while_it_runs(hurry, monkeypatc
         assert stream.getvalue() == shown  # now the command speaks for itself
     lines = shown.splitlines()
     steps = [line for line in lines if not re.search(r": \d+ s", line)]
-    assert steps == ["step 1/3: fetch", "step 2/3: read", "step 3/3: train"]
+    assert steps == ["[1/3] fetch", "[2/3] read", "[3/3] train"]
     assert "\r" not in shown
     begin_step("fetch")  # outside of a command, nothing
     assert stream.getvalue() == shown

@@ -14,6 +14,7 @@ from sciscidata.corpus.scores import state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.graph.graph import read_graph
 from sciscidata.pipeline import build, export_labelled, write_background
+from sciscidata.release.read import read_release
 from sciscidata.sampling.config import SplitConfig
 from sciscidata.schemas import WORKS, Corpus
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
@@ -39,7 +40,7 @@ def home(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("name", "told", "n_pictures"),
-    [("slice", "n works: 3,000", 4), ("labelled", "n works: 3,000", 4), ("corpus", "works: 100", 1)],
+    [("slice", "n works: 3,000", 3), ("labelled", "n works: 3,000", 4), ("corpus", "works: 100", 1)],
 )
 def test_a_page_shows_counts_quantiles_pictures_and_twenty_works(home, capsys, name, told, n_pictures):
     page = home / f"{name}.html"
@@ -51,7 +52,7 @@ def test_a_page_shows_counts_quantiles_pictures_and_twenty_works(home, capsys, n
     assert told in read.text
     assert len([tag for tag, _ in read.tags if tag == "img"]) == n_pictures
     assert len([tag for tag, _ in read.tags if tag == "article"]) == 20
-    for heading in ("median", "p90", "max", "cited by count", "Fields", "Pictures"):
+    for heading in ("median", "p90", "max", "citations", "Fields", "Pictures"):
         assert heading in read.text
     addresses = [value for _, attrs in read.tags for key, value in attrs.items() if key in ("src", "href", "action")]
     assert all(address.startswith("data:image/png;base64,") for address in addresses)
@@ -66,7 +67,7 @@ def test_quantiles_are_those_of_polars(home):
     cited = works["cited_by_count"]
     quantiles = [cited.quantile(share, interpolation="linear") for share in (0, 0.1, 0.5, 0.9, 1)]
     numbers = [f"{cited.len():,}", *(f"{quantile:,.0f}" for quantile in quantiles)]
-    row = re.search(r"<tr><td>cited by count</td>(.*?)</tr>", page.read_text("utf-8"))
+    row = re.search(r"<tr><td>citations</td>(.*?)</tr>", page.read_text("utf-8"))
     assert re.findall(r">([^<]+)<", row[1]) == numbers
 
 
@@ -85,7 +86,7 @@ def test_a_file_that_is_no_such_page_stays_unless_asked(home, capsys, tmp_path):
     assert thesis.read_text() == "<h1>mine</h1>"
     assert "is no page of `describe`. Choose another file, or replace it: --overwrite." in capsys.readouterr().err
     assert main(["describe", str(home / "slice"), "--html", str(thesis), "--overwrite"]) == 0
-    assert "Release slice" in thesis.read_text("utf-8")
+    assert "labels of 69 works from a synthetic world</h1>" in thesis.read_text("utf-8")
     assert main(["describe", str(home / "slice"), "--html", str(tmp_path)]) == 1
     assert "is a folder. Name a file to write" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.html"]
@@ -133,23 +134,32 @@ def test_works_of_own_tables_keep_their_ids(tmp_path):
     write_corpus(from_tables(*map(pl.DataFrame, tables)), tmp_path / "corpus")
     assert main(["describe", str(tmp_path / "corpus"), "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
-    assert "<p>P1 · publication_year 2000" in page
-    assert "<p>P2 · publication_year 2001" in page
+    assert "<p>P1 · 2000" in page
+    assert "<p>P2 · 2001" in page
 
 
-def test_warnings_come_first_tables_are_tables_and_hashes_are_folded_last(home, capsys):
+def test_what_to_know_comes_first_then_works_tables_are_tables_and_hashes_are_folded_last(home, capsys):
     page = home / "order.html"
     assert main(["describe", str(home / "slice"), "--html", str(page)]) == 0
     printed = capsys.readouterr().out
-    (warning, *_) = re.findall("^warning: .*", printed, re.MULTILINE)
-    body = page.read_text("utf-8").partition("</h1>")[2]
-    assert html.unescape(body).startswith(f'<p class="warning">{warning}</p>')
-    numbers = re.search(r"^ *scored +(.+?) *$", printed, re.MULTILINE)[1].split()
-    assert f"<tr><td>scored</td>{''.join(f'<td>{number}</td>' for number in numbers)}</tr>" in body
+    (first,) = re.findall(r"^  1  (.+)", printed, re.MULTILINE)
+    title, _, body = page.read_text("utf-8").partition("</h1>")
+    assert html.unescape(title).endswith(f"<h1>{printed.splitlines()[0]}")
+    assert html.unescape(body).startswith(f"<p>{printed.splitlines()[1]}</p>")
+    box = body.partition('<section class="first">')[2].partition("</section>")[0]
+    assert html.unescape(box).startswith(f"<h2>Read this first</h2><ol><li>{first}")
+    assert 1 <= box.count("<li>") <= 3
+    numbers = re.search(r"^labelled +(.+)$", printed, re.MULTILINE)[1].split()
+    assert f"<tr><td>labelled</td>{''.join(f'<td>{number}</td>' for number in numbers)}</tr>" in body
+    headings = re.findall("<h2>(.*?)</h2>", body)
+    assert headings[:4] == ["Read this first", "20 of 69 works", "Pictures", "Labels"]
     top, _, files = body.rpartition("<details>")
-    assert printed.count("sha256") == files.count("sha256")
+    assert files.count("sha256") == 12
     assert "sha256" not in top
-    assert "Works</h2>" in top
+    scores = read_release(home / "slice").scores
+    counts = scores.filter(openalex_id=re.search(r"<p>(W\d+) ·", body)[1]).row(0, named=True)
+    assert "<div>n_i {n_i:,} · n_j {n_j:,} · n_k {n_k:,} · CD index ".format(**counts) in body
+    assert "comes back" in body
 
 
 def test_a_page_of_own_texts_leaves_out_what_they_do_not_have(tmp_path):
@@ -160,6 +170,6 @@ def test_a_page_of_own_texts_leaves_out_what_they_do_not_have(tmp_path):
     assert main(["describe", str(tmp_path / "mine"), "--html", str(tmp_path / "mine.html")]) == 0
     page = (tmp_path / "mine.html").read_text("utf-8")
     assert len(re.findall("<h3>Text [0-9]+ repeats an earlier experiment with .{30,50} …</h3>", page)) == 10
-    assert page.count("<img") == page.count('alt="label.png"') == 1
+    assert page.count("<img") == page.count('alt="No class has most of the') == 1
     for nothing in ("Years, citations", "Fields", "unknown", "without a title", "concepts"):
         assert nothing not in page

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import os
+import re
 import sys
 
 import pytest
@@ -16,11 +18,11 @@ from sciscidata.graph import graph as graphs
 from sciscidata.storage import cache, cached_folder
 from sciscidata.terminal import progress
 from sciscidata.terminal.messages import show_cursor
-from sciscidata.terminal.progress import progress_bar
+from sciscidata.terminal.progress import AT_END, StepLines, begin_step, end_step, name_steps, progress_bar
 
 
 def steps(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [message for message in caplog.messages if message.startswith("step ")]
+    return [message for message in caplog.messages if re.match(r"\[\d/\d\] ", message)]
 
 
 def test_a_build_names_its_steps_and_hashes_its_citations_once(tmp_path, caplog, monkeypatch):
@@ -30,18 +32,18 @@ def test_a_build_names_its_steps_and_hashes_its_citations_once(tmp_path, caplog,
     source, split = ssd.SyntheticConfig(n_works=1_500), ssd.SplitConfig(n_train=9, n_test=0)
     ssd.build(ssd.BuildConfig(source=source, out=tmp_path / "slice", split=split, cache_dir=tmp_path / "cache"))
     assert steps(caplog) == [
-        "step 1/6: read works",
-        "step 2/6: build the citation graph",
-        "step 3/6: score disruption",
-        "step 4/6: score novelty",
-        "step 5/6: filter and draw",
-        "step 6/6: write the release",
+        "[1/6] read works",
+        "[2/6] build the citation graph",
+        "[3/6] score disruption",
+        "[4/6] score novelty",
+        "[5/6] filter and draw",
+        "[6/6] write the release",
     ]
     assert hashes == [1]
     caplog.clear()
     export = ssd.BuildConfig(source=source, out=tmp_path / "all", cache_dir=tmp_path / "cache", novelty=None)
     ssd.export_labelled(export)
-    assert steps(caplog)[-1] == "step 4/4: write labelled works"
+    assert steps(caplog)[-1] == "[4/4] write labelled works"
 
 
 def test_the_first_use_line_comes_once_and_only_when_our_loops_are_compiled(caplog, monkeypatch):
@@ -108,6 +110,48 @@ def test_an_interrupt_clears_the_line_of_the_bar(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     show_cursor()
     assert sys.stderr.getvalue() == "\r\x1b[2K\x1b[?25h"
+
+
+class Stream(io.StringIO):
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+def on_screen(text: str) -> str:
+    """What a terminal shows: a line that is cleared is written anew."""
+    return "\n".join(line.rpartition("\r\x1b[2K")[2] for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_what_a_step_has_found_stands_behind_its_name_on_a_terminal_and_in_a_pipe(is_terminal, monkeypatch, caplog):
+    stream = Stream(is_terminal)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
+    handler, said = StepLines(holds=True), logging.getLogger("sciscidata.said")
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    caplog.set_level(logging.INFO, "sciscidata")
+    end_step("nothing runs")
+    with name_steps("read", "draw works"):
+        begin_step("read")
+        end_step("", "2 works", "as of 2023-04-01")
+        said.info("reusing /a/path", extra={"fact": "reused from cache"})
+        said.info("reusing /b/path", extra={"fact": "reused from cache"})
+        begin_step("draw works")
+        said.warning("careful", extra=AT_END)
+        said.warning("a word from elsewhere")
+    handler.tell_held()
+    shown = on_screen(stream.getvalue())
+    assert shown.splitlines() == [
+        "[1/2] read        2 works, as of 2023-04-01; reused from cache",
+        "[2/2] draw works",
+        "a word from elsewhere",
+        "careful",
+    ]
+    assert ("\r" in stream.getvalue()) == is_terminal
 
 
 def test_reusing_is_said_of_what_an_earlier_run_has_made_and_once(tmp_path, caplog, monkeypatch):

@@ -17,6 +17,7 @@ from sciscidata.cli.dry_run import describe_plan
 from sciscidata.cli.main import main
 from sciscidata.cli.repeat_run import render_toml
 from sciscidata.config import BuildConfig
+from sciscidata.release.read import read_release
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.example.source import WORKS_FILE
 from sciscidata.sources.synthetic.source import SyntheticConfig
@@ -119,20 +120,16 @@ def test_a_release_is_repeated_from_its_manifest(run):
     assert not Path("again/scores.parquet").exists()
 
 
-def test_the_first_build_says_in_three_lines_what_to_look_at_and_to_type_next(run, caplog):
-    caplog.set_level("INFO")
-    run(*SMALL, "--out", "my first")
-    look, then, help_ = caplog.messages[-3:]
-    names = look.removeprefix("look at: ").removesuffix(" in 'my first'").split(", ")
-    assert len(names) > 3
-    assert all(Path("my first", name).is_file() for name in names)
-    assert main(shlex.split(then.partition("  (")[0])[2:]) == 0
+def test_what_a_build_says_to_type_next_works(run):
+    out = run(*SMALL, "--out", "my first")[1]
+    verify, describe, python, own = (line[7:] for line in out.splitlines()[-4:])
+    assert main(shlex.split(verify)[1:]) == 0
+    assert main(shlex.split(describe)[1:]) == 0
     assert Path("my first.html").is_file()
+    place = re.fullmatch(r'python: sciscidata\.read_release\("(.+)"\)\.train', python)[1]
+    assert read_release(place).train.height == 30
     with pytest.raises(SystemExit, match="0"):
-        main(shlex.split(help_.partition("  (")[0])[2:])
-    caplog.clear()
-    run(*SMALL, "--out", "two")
-    assert "look at: " not in caplog.text
+        main(shlex.split(own.removeprefix("your own works: ").partition("  (")[0])[1:])
 
 
 def test_what_a_command_says_to_type_next_works(run, caplog):  # run: in an empty folder

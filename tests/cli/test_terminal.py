@@ -61,7 +61,7 @@ def test_what_a_manifest_says_is_shown_and_not_executed(release, tmp_path):
     manifest["source"] |= {"kind": HOSTILE, HOSTILE: HOSTILE, "inputs": [{"name": HOSTILE, "sha256": HOSTILE}]}
     manifest["source"]["first_corrupt_lines"] = [{"file": HOSTILE, "line": 1, "reason": HOSTILE}]
     (folder / "manifest.json").write_bytes(render_manifest(manifest | {"manifest_sha256": hash_manifest(manifest)}))
-    command = [sys.executable, "-m", "sciscidata", "describe", "slice"]
+    command = [sys.executable, "-m", "sciscidata", "describe", "slice", "--verbose"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=600)
     said = assert_is_text(done)
     assert done.returncode == 0, said

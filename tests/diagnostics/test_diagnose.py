@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import polars as pl
@@ -21,7 +22,8 @@ from sciscidata.diagnostics.picture import _MEANING, plot_diagnostics
 from sciscidata.eligibility import list_removed
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.options.parser import translate
-from sciscidata.sampling.manifest_entries import remark_on_filters
+from sciscidata.release.documents import remark_on_release
+from sciscidata.sampling.manifest_entries import find_one_sided
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
 from tests.real_graphs import scan_real
 
@@ -259,12 +261,18 @@ def test_the_summary_tells_what_the_manifest_tells(release, capsys):
     assert main(["describe", str(release.out)]) == 0
     printed = capsys.readouterr().out
     manifest = ssd.read_release(release.out).manifest
-    warned = [check["text"] for check in manifest["diagnostics"] if check["level"] == "warning"]
-    notes = {name: note for name, note, _ in list_removed(manifest)}
-    for text in [*warned, *remark_on_filters(manifest["counts"], notes)]:
-        assert f"warning: {translate(text, list_settings())}" in printed
-    head = next(line for line in printed.splitlines() if line.startswith("works") and "number" in line)
-    assert head.split() == ["works", "number", "disruptive", "consolidating", "neutral"]
+    lines = " ".join(printed.split())
+    remarks = remark_on_release(manifest)
+    assert len(remarks) >= sum(check["level"] == "warning" for check in manifest["diagnostics"])
+    for number, remark in enumerate(remarks, 1):
+        assert lines.count(translate(remark.text, list_settings())) == 1
+        assert f" {number} {remark.text[:20]}" in lines
+        assert translate(remark.remedy, list_settings()) in lines
+    for one in find_one_sided(manifest["counts"]):
+        assert one.describe() in lines
+    removed = printed.partition("may not be drawn\n")[2].partition("\n\n")[0].splitlines()
+    numbers = [int(re.search(r"  ([\d,]+)(  |$)", line)[1].replace(",", "")) for line in removed]
+    assert numbers == sorted((n for *_, n in list_removed(manifest)), reverse=True)
 
 
 def test_ingest_and_graph_log_the_warnings(tmp_path, caplog):
@@ -284,13 +292,11 @@ def test_ingest_and_graph_log_the_warnings(tmp_path, caplog):
 def test_a_filter_that_costs_one_class_is_named_only_if_it_costs_more_than_its_share():
     scored = {"disruption_label": {"disruptive": 5, "consolidating": 5, "neutral": 90}}
     removed = {"few_citations": {"disruption_label": {"disruptive": 0, "consolidating": 0, "neutral": 30}}}
-    assert remark_on_filters({"scored": scored, "removed": removed}, {}) == []
-    assert remark_on_filters({}, {}) == []
+    assert find_one_sided({"scored": scored, "removed": removed}) == []
+    assert find_one_sided({}) == []
     scored["disruption_label"]["disruptive"] = 60
-    assert remark_on_filters({"scored": scored, "removed": removed}, {}) == [
-        "left out by 'few_citations' are almost only neutral works: 30 of 30 with a label (100.0%), against 58.1% of "
-        "all."
-    ]
+    (found,) = find_one_sided({"scored": scored, "removed": removed})
+    assert found.describe() == "30 disruption labels, all of them neutral"
 
 
 @pytest.mark.parametrize("write", [write_cd_index, write_atypicality])

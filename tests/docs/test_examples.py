@@ -22,6 +22,8 @@ from sciscidata.cli.main import main
 from tests.conftest import REPOSITORY
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+#: Notes whose examples stood on their pages.
+PAGES += [REPOSITORY / f"benchmarks/notes/{name}.md" for name in ("label_confidence", "multiverse", "regression")]
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>runs|not run: .+?|tests|end) -->\n)?^```(?P<language>\w*)\n(?P<code>.*?)^```\n",
     re.DOTALL | re.MULTILINE,

@@ -1,8 +1,9 @@
-"""Tables and figures of the judgement's page are those that kept results give."""
+"""Tables and figures of the judgement's note are those that kept results give; its page has them from there."""
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -13,7 +14,8 @@ from tests.conftest import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text("utf-8")
 PAGE = (REPOSITORY / "docs/rl/judgement.md").read_text("utf-8")
-_OWN = ("claims", "draw", "kept", "show", "slices")
+NOTE = (REPOSITORY / "benchmarks/notes/judgement.md").read_text("utf-8")
+_OWN = ("claims", "kept", "show", "slices")
 
 
 @pytest.fixture
@@ -28,11 +30,27 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 def test_tables_and_figures_are_those_of_the_kept_results(show: ModuleType):
     slices, runs = show.read_results()
     tables = show.write_tables(slices, runs)
-    assert not [name for name, table in tables.items() if f"-->\n{table}\n<!-- end of {name} -->" not in PAGE]
-    said = " ".join(PAGE.split())
+    assert not [name for name, table in tables.items() if f"-->\n{table}\n<!-- end of {name} -->" not in NOTE]
     claims = show.find_claims(slices, runs)
     assert len(claims) > 15
-    assert not [claim for claim in claims if claim not in said]
+    assert not [claim for claim in claims if claim not in " ".join(NOTE.split())]
+
+
+def test_the_page_quotes_the_note(show: ModuleType):
+    said = " ".join(PAGE.split())
+    assert len([claim for claim in show.find_claims(*show.read_results()) if claim in said]) >= 10
+    added = next(row for row in show.read_kept("stack") if row["slice"] == "two")["added"]
+    for name, to in {"words": "words", "numbers": "what was known", "words and numbers": "both"}.items():
+        accuracy, auc = (show.say_kept(added[f"model to {name}"][what], 3, "+") for what in ("accuracy", "auc"))
+        assert f"| {to} | {accuracy} | {auc} |" in PAGE
+
+
+def test_figures_of_the_page_are_those_of_the_note():
+    """The page rounds nothing anew: each of its figures and intervals is in the note."""
+    figures = set(re.findall(r"[+-]?\d\.\d+(?: \[-?\d\.\d+, -?\d\.\d+\])?", " ".join(PAGE.split())))
+    assert len(figures) > 25
+    said = " ".join(NOTE.split())
+    assert not [figure for figure in figures if figure not in said]
 
 
 def test_the_readme_quotes_the_second_test(show: ModuleType):

@@ -6,8 +6,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import polars as pl
 import pytest
 
+import sciscidata as ssd
+from benchmarks.label_confidence import CITERS, read_papers
 from tests.conftest import REPOSITORY
 
 KEPT: dict[str, Any] = json.loads((REPOSITORY / "benchmarks/results/ranges.json").read_text())
@@ -16,7 +19,7 @@ NAMES = {
     "hepth": "HepTh",
     "hepph": "HepPh",
     "handball": "handball",
-    "example": "Synergy",
+    "example": "example",
     "archaeology": "archaeology",
     "bci_eeg": "EEG",
     "collective_work": "collective work",
@@ -71,15 +74,17 @@ def missing(kind: str, what: str, label: str = "all") -> list[float]:
     return [graph["missing"][kind][label][what] for graph in GRAPHS.values()]
 
 
+def how_far_too_low() -> str:
+    return span(of["agree"] - of["confidence"] for of in (one["after 5 and 10 years"] for one in GRAPHS.values()))
+
+
 def later_labels() -> list[str]:
     later = [graph["after 5 and 10 years"] for graph in GRAPHS.values()]
-    few = percent(graph["three citers or fewer"] for graph in GRAPHS.values())
-    too_low = span(of["agree"] - of["confidence"] for of in later)
+    too_low = how_far_too_low()
     of_ten, of_three = (span(finals("all", age).values()) for age in ("10", "3"))
     n, to_5, to_10 = len(moves("3-5", "5")), span(moves("3-5", "5")), span(moves("3-5", "10"))
     one = ELSEWHERE["final of 3-5 citers on one graph"]
     return [
-        f"of [judged](../concepts.md) works, {few} % have three citers or fewer (nine real graphs)",
         f"the confidence is {too_low} too low (agreement {span(of['agree'] for of in later)}), "
         f"and elsewhere {span(ELSEWHERE['confidence too low'])}.",
         f"Here it is {of_ten} after ten years, and {of_three} after three.",
@@ -90,17 +95,44 @@ def later_labels() -> list[str]:
     ]
 
 
+def advice_first() -> list[str]:
+    """Return what the page of use says of few citers, of labels after five years, and of the ceiling."""
+    few = percent(graph["three citers or fewer"] for graph in GRAPHS.values())
+    five = percent(finals("3+ citers", "5").values())
+    thirds = percent(graph["ceiling"]["a third each"][0] for graph in GRAPHS.values())
+    return [
+        f"On nine real graphs, {few} % of judged works have three citers or fewer.",
+        f"with the default window of five years. Then {five} % of labels are",
+        f"For three equal labels it is {100 * GRAPHS['example']['ceiling']['a third each'][0]:.0f} % in the example, "
+        f"and {thirds} % on nine real graphs.",
+    ]
+
+
+def better_than_ten_years() -> str:
+    all_at_10, three_at_5 = finals("all", "10"), finals("3+ citers", "5")
+    both = all_at_10.keys() & three_at_5.keys()
+    return f"{sum(three_at_5[name] > all_at_10[name] for name in both)} of {len(both)} graphs"
+
+
+def evidence() -> list[str]:
+    kept_by_others = (
+        same / (1 - lost) for same, lost in zip(missing(LISTS, "share_same"), missing(LISTS, "share_lost"), strict=True)
+    )
+    return [
+        f"For it, the confidence is {how_far_too_low()} too low",
+        f"agree with the final label more often than ten years of all works, on {better_than_ten_years()}.",
+        f"Among works that are left, {percent(kept_by_others)} % keep their label.",
+    ]
+
+
 def advice() -> list[str]:
     uncited = percent(finals("0 citers", "3").values())
     three, five, ten = (percent(finals("3+ citers", age).values()) for age in AGES)
     elsewhere = percent(ELSEWHERE["final after three years, three or more citers"])
-    all_at_10, three_at_5 = finals("all", "10"), finals("3+ citers", "5")
-    both = all_at_10.keys() & three_at_5.keys()
-    better = sum(three_at_5[name] > all_at_10[name] for name in both)
     return [
         f"after three years, {uncited} % keep that label. With three or more, {three} % of labels are final then "
         f"(elsewhere {elsewhere}). After five years it is {five} %, after ten {ten} %.",
-        f"On {better} of {len(both)} graphs they agree with the final label more often than ten years of all works.",
+        f"On {better_than_ten_years()} they agree with the final label more often than ten years of all works.",
     ]
 
 
@@ -116,14 +148,14 @@ def missing_data() -> list[str]:
         f"Elsewhere it costs {percent(ELSEWHERE['labels lost with a tenth of citations'])} %, "
         f"and {of_worlds} % on two generated graphs.",
         f"A tenth of the lists takes {percent(gone)} % of the works. "
-        f"Of the others, {others} % keep their label (elsewhere {others_elsewhere}).",
+        f"Among the others, {others} % keep their label (elsewhere {others_elsewhere}).",
     ]
 
 
-def final_table() -> list[str]:
+def final_table(groups: Iterable[str] = GROUPS, first: str = "") -> list[str]:
     """Return a row for each group: the range over graphs, and how many there are, by age."""
-    rows = ["| | 3 years | 5 years | 10 years |"]
-    for group, name in GROUPS.items():
+    rows = [f"| {first} | 3 years | 5 years | 10 years |".replace("|  |", "| |")]
+    for group, name in ((group, GROUPS[group]) for group in groups):
         cells = [f"{span(found.values())} ({len(found)})" for found in (finals(group, age) for age in AGES)]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return rows
@@ -144,6 +176,16 @@ def missing_table() -> list[str]:
             f"{lists['share_same']:.2f}, {lists['share_lost']:.2f}",
         ]
         rows.append(f"| {NAMES[name]} | {' | '.join(cells)} |")
+    return rows
+
+
+def short_missing_table() -> list[str]:
+    """Return a row for each gap: the range over graphs of what it does to labels."""
+    gaps = {"10 % of citations": TENTH, "10 % of lists": LISTS}
+    rows = []
+    for name, kind in gaps.items():
+        same = (span(missing(kind, "share_same", label)) for label in ("all", "neutral", "disruptive"))
+        rows.append(f"| {name} | {' | '.join(same)} | {span(missing(kind, 'share_lost'))} |")
     return rows
 
 
@@ -205,20 +247,26 @@ def ceiling() -> list[str]:
     ]
 
 
-PAGE = "docs/measures/label_confidence.md"
+PAGE, EVIDENCE = "docs/measures/label_confidence.md", "docs/measures/label_confidence_evidence.md"
+NOTE = "benchmarks/notes/label_confidence.md"
 
 
 @pytest.mark.parametrize(
     ("page", "texts"),
     [
-        (PAGE, later_labels),
-        (PAGE, advice),
-        (PAGE, missing_data),
-        (PAGE, final_table),
-        (PAGE, missing_table),
-        (PAGE, ceiling_table),
-        (PAGE, ceiling),
-        ("docs/measures/null_models.md", null_table),
+        (PAGE, advice_first),
+        (EVIDENCE, evidence),
+        (EVIDENCE, lambda: final_table(["all", "0 citers", "1-2 citers", "3+ citers"], "citers")),
+        (EVIDENCE, short_missing_table),
+        (NOTE, later_labels),
+        (NOTE, advice),
+        (NOTE, missing_data),
+        (NOTE, final_table),
+        (NOTE, missing_table),
+        (NOTE, ceiling_table),
+        (NOTE, ceiling),
+        ("benchmarks/notes/null_models.md", null_table),
+        ("docs/measures/null_models.md", null_docstring),
         ("sciscidata/disruption/closed_null_model.py", null_docstring),
         ("docs/measures/atypicality.md", lambda: [f"{conventional()} on seven real graphs"]),
         ("sciscidata/label_thresholds.py", lambda: [f"{conventional()} of seven real graphs"]),
@@ -227,3 +275,28 @@ PAGE = "docs/measures/label_confidence.md"
 def test_ranges_are_those_that_were_measured(page, texts):
     whole = " ".join((REPOSITORY / page).read_text("utf-8").split())
     assert [text for text in texts() if text not in whole] == []
+
+
+def rows_by_citers(works: pl.LazyFrame, citations: pl.LazyFrame) -> dict[str, tuple[str, str]]:
+    """Return for each number of citers how many of 100 disruptive and consolidating labels come back."""
+    scores = ssd.compute_labels(ssd.compute_cd_index(works, citations).drop_nulls("cd_index"))
+    sure = ssd.compute_label_confidence(scores).filter(ssd.indicators.is_judged()).collect()
+    citers = pl.col("n_i") + pl.col("n_j")
+    rows: dict[str, tuple[str, str]] = {}
+    for name, low, high in (*CITERS[:-1], ("all", 1, 1 << 40)):
+        of = sure.filter(citers.is_between(low, high))
+        disruptive, consolidating = (of.filter(disruption_label=label) for label in ("disruptive", "consolidating"))
+        mean = 100 * pl.col("label_confidence").mean()
+        first, second = (one.select(mean).item() for one in (disruptive, consolidating))
+        rows[name] = f"{first:.0f} ({disruptive.height:,})", f"{second:.0f}"
+    return rows
+
+
+def test_labels_come_back_by_number_of_citers_as_the_page_says(shared_data):
+    example, fields = (
+        rows_by_citers(*graph) for graph in (ssd.scan_example()[:2], read_papers(shared_data / "papers"))
+    )
+    page = (REPOSITORY / PAGE).read_text("utf-8")
+    for name, of_example in example.items():
+        cells = [cell for pair in zip(of_example, fields[name], strict=True) for cell in pair]
+        assert f"| {name} | {' | '.join(cells)} |" in page

@@ -245,7 +245,7 @@ def test_years_of_few_venues_are_named_in_the_log_without_a_warning_and_handed_o
     scorer.score_all()
     assert scorer.concentrations.keys() == {2000, 2001}
     assert min(scorer.concentrations.values()) > 0.4
-    assert "few venues dominate the references of 2 of 2 years (2000, 2001)" in caplog.text
+    assert "few venues dominate the references of 2 of 2 years (2000-2001)" in caplog.text
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     caplog.clear()
     config = NoveltyConfig(null="permutation", n_shuffles=5)

@@ -98,7 +98,7 @@ def test_every_path_draws_and_counts_the_same(
     flags = ["--only-field", *chosen["fields"], "--only-venue", *chosen["venues"]]
     capsys.readouterr()
     assert main(["build", "--corpus", str(home / "corpus"), *flags, "--dry-run"]) == 0
-    assert f"of the chosen fields and venues: {len(allowed):,} works" in capsys.readouterr().out
+    assert f"in the chosen fields and venues: {len(allowed):,} works" in capsys.readouterr().out
     corpus = CorpusConfig(folder=str(home / "corpus"))
     assert draw(home, tmp_path / "corpus", corpus, eligibility=rules)[0] == lines
     export_labelled(BuildConfig(source=WORLD, out=home / "all", cache_dir=home / "cache"))

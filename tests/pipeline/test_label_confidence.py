@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,12 @@ def test_a_release_states_its_ceiling_and_warns_of_labels_that_may_change(
     ceiling = release.manifest["ceiling"]
     assert ceiling["accuracy"] == pytest.approx(expected.accuracy, abs=0.02)
     assert ceiling["macro_f1"] == pytest.approx(expected.macro_f1, abs=0.02)
-    assert main(["describe", str(release.folder)]) == 0
+    assert main(["describe", str(release.folder), "--verbose"]) == 0
     printed = f"accuracy {ceiling['accuracy']:.3f}, macro-F1 {ceiling['macro_f1']:.3f}"
-    assert f"highest expected of any predictor of the disruption label: {printed}" in capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{100 * ceiling['accuracy']:.0f} % of these disruption labels right ({printed})" in shown
     assert printed in (release.folder / "README.md").read_text()
-    assert "labels that may change if works are cited anew, by mean confidence: neutral 0.1" in caplog.text
+    assert re.search(r"Labels are unsure\. Cited anew, 1\d of 100 neutral works would be neutral again\.", caplog.text)
     manifest = {name: part for name, part in release.manifest.items() if name != "ceiling"}
     seal = {"manifest_sha256": hash_manifest(manifest)}
     (release.folder / "manifest.json").write_bytes(render_manifest(manifest | seal))

@@ -112,11 +112,11 @@ def test_it_builds_and_verifies_and_its_card_names_it(
     assert ("disruption_label" in done) == ("labels" not in said)
     assert left.get("disruption_label", "taken from MyCatalogue as it was") == "taken from MyCatalogue as it was"
     card = (release.folder / "README.md").read_text("utf-8")
-    assert f"\n# Disruption labels of 39 works ({title})\n" in card
+    assert f"\n# Disruption labels of 39 works from {title}\n" in card
     assert made in card
     assert "CD index: of the works published" not in card
     assert "labelled files" not in card
-    remarks = "\n".join(remark_on_release(release.manifest))
+    remarks = "\n".join(remark.text for remark in remark_on_release(release.manifest))
     assert f"{title} publishes none for them" in remarks
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -305,7 +306,7 @@ def test_summaries_and_pictures_name_the_classes(impact, capsys):
     print_release(impact)
     print_verified(verify(impact.folder))
     printed = capsys.readouterr().out
-    assert "impact classes" in printed
+    assert re.search(r"^impact +top +rest +all$", printed, re.MULTILINE)
     assert "top: among the 5 % most cited" in printed
     assert "impact_label (only compared with its classes)" in printed
     figure = plot_by_year(impact.train, label="top", score="", few=1, data="a slice", width="one")

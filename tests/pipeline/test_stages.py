@@ -487,7 +487,7 @@ def test_a_snapshot_is_ingested_once_and_drawn_from_like_the_corpus_made_of_it(r
     small = ["--n-train", "30", "--n-test", "3", "--balance", "none"]
     status, out, errors = run("build", "--snapshot", str(folder), "--n-workers", "1", "--out", "a", *small)
     assert status == 0, errors
-    assert "source: openalex snapshot" in out
+    assert "works from the OpenAlex snapshot" in out
     run("ingest", "--snapshot", str(folder), "--n-workers", "1", "--out", "corpus")
     status, out, errors = run("build", "--corpus", "corpus", "--out", "b", *small)
     assert status == 0, errors

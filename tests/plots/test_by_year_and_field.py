@@ -46,9 +46,12 @@ def sizes(path) -> tuple[int, ...]:
         return tuple(round(size / dpi * 25.4) for size, dpi in zip(picture.size, picture.info["dpi"], strict=True))
 
 
+ARROWS = (4, 5, 6, 7)
+
+
 def values_of(axes, upright=True) -> dict[float, float]:
     """What the dots of a panel say, by place; hollow ones too."""
-    dots = [line for line in axes.lines if line.get_linestyle() == "None"]
+    dots = [line for line in axes.lines if line.get_linestyle() == "None" and line.get_marker() not in ARROWS]
     points = [point for line in dots for point in zip(line.get_xdata(), line.get_ydata(), strict=True)]
     return {float(x): float(y) for x, y in points} if upright else {float(y): float(x) for x, y in points}
 
@@ -68,7 +71,7 @@ def test_a_year_shows_the_share_and_the_mean_of_its_works(reviews):
         assert shown == pytest.approx({year: value for year, value in expected.items() if year in shown})
         assert shown.keys() == set(range(1994, 2022))
         assert not hollow_of(axes)
-    assert figure.get_label().startswith("2,972 works by year of publication: (a) share disruptive with 95% Wilson")
+    assert figure.get_label().startswith("2,972 works by year of publication: (a) share disruptive with 95 % Wilson")
     assert figure.get_label().endswith("Data: reviews.")
 
 
@@ -165,7 +168,7 @@ def test_panels_of_two_windows_count_their_own_works(two_windows, plot):
     for name, rows in {"share disruptive": five, "mean CD index (3 years)": three}.items():
         n_early = rows.filter(pl.col("publication_year") < 1995).height if plot is plot_by_year else 0
         n_shown[name] = f"{rows.height - n_early:,} works"
-        assert f"{name} of {n_shown[name]} with 95%" in caption
+        assert f"{name} of {n_shown[name]} with 95 %" in caption
     assert plot is plot_by_year or alone.startswith(n_shown["mean CD index (3 years)"])
     n_open = two_windows.filter(~pl.col("window_complete_3")).drop_nulls("cd_index_3").height
     n_uncited = two_windows.drop_nulls("cd_index_3").height - three.height - n_open
@@ -194,7 +197,7 @@ def test_the_caption_counts_works_that_are_not_judged_where_all_are_asked_for(tw
         assert plot(two_windows, population="all").get_label().endswith(said)
     ten = two_windows.rename(lambda name: name.removesuffix("_3") + "_10" if name.endswith("_3") else name)
     caption = plot_by_field(ten, label="", score="cd_index_10", population="all").get_label()
-    assert ": mean CD index (10 years) with 95% t interval." in caption
+    assert ": mean CD index (10 years) with 95 % t interval." in caption
     assert "uncited within 10 years" in caption
 
 

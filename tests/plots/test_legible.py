@@ -9,9 +9,12 @@ from functools import partial
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 import sciscidata as ssd
+from benchmarks import engines, pictures
 from sciscidata import plots
 from sciscidata.errors import ConfigError
 from sciscidata.indicators import compute_cd_trajectory, compute_null_cd_index
@@ -101,6 +104,90 @@ def texts_outside(figure) -> list[str]:
     ]
 
 
+SHOWN_PX = {"two": 748, "one": 358}  # how wide a page of 1280 pixels and a phone of 390 show a picture
+LEAST_PX = 9.5
+
+
+def luminance(colour) -> float:
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in colour]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def contrast(one, other) -> float:
+    """As WCAG 2.2 has it."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def texts_of(figure) -> list[Text]:
+    """Every text that can be seen, of ticks only those on the axis."""
+    ticks = [tick for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for tick in axis.get_major_ticks()]
+    of_ticks = {label for tick in ticks for label in (tick.label1, tick.label2)}
+    texts = [one for one in figure.findobj(Text) if one not in of_ticks]
+    texts += [label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for label in ticks_of(axis)]
+    return [one for one in texts if one.get_visible() and one.get_text().strip()]
+
+
+def behind(figure) -> dict[Text, list[tuple[float, ...]]]:
+    """The colours behind each text that fill a tenth of its box; its own outline or plate, if it has one."""
+    FigureCanvasAgg(figure)
+    figure.canvas.draw()
+    figure.set_layout_engine("none")  # else places move without the texts
+    boxes = {text: text.get_window_extent() for text in texts_of(figure)}
+    for text in figure.findobj(Text):
+        text.set_visible(False)
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[::-1, :, :3]
+    found = {}
+    for text, box in boxes.items():
+        strokes = [one._gc["foreground"] for one in text.get_path_effects() if hasattr(one, "_gc")]
+        plate = text.get_bbox_patch()
+        if strokes or plate is not None:
+            found[text] = [to_rgb(strokes[0] if strokes else plate.get_facecolor())]
+            continue
+        rows, columns = (slice(max(int(low), 0), int(high) + 1) for low, high in ((box.y0, box.y1), (box.x0, box.x1)))
+        colours, counts = np.unique(pixels[rows, columns].reshape(-1, 3), axis=0, return_counts=True)
+        found[text] = [tuple(colour / 255) for colour in colours[counts >= 0.1 * counts.sum()]]
+    return found
+
+
+def pale_texts(figure) -> list[tuple[str, float]]:
+    """Every text that has less than the contrast that it needs, with what it has."""
+    least = {
+        text.get_text(): min((contrast(to_rgb(text.get_color()), one) for one in colours), default=21.0)
+        for text, colours in behind(figure).items()
+    }
+    return [(text, round(value, 1)) for text, value in least.items() if value < 4.5]
+
+
+def small_texts(figure, shown_px: int) -> list[tuple[str, float]]:
+    """Every text whose letters are small where the picture is shown, with their size in pixels."""
+    scale = shown_px / figure.get_figwidth() / 72
+    sizes = {text.get_text(): round(text.get_fontsize() * scale, 1) for text in texts_of(figure)}
+    return [(text, size) for text, size in sizes.items() if size < LEAST_PX]
+
+
+KEPT = ("collapse", "label_confidence", "label_stability", "missing_data", "real_model_learning", "real_model_labels")
+
+
+@pytest.mark.parametrize("width", ["one", "two"])
+def test_every_text_can_be_read_against_what_is_behind_it_and_at_the_size_it_is_shown(draws, width):
+    work = {f"kept_{name}": getattr(pictures, name) for name in KEPT}
+    work["engines"] = partial(pictures.engines, list(engines.WORKERS), engines.simulate_all())
+    work["diagnostics"] = lambda width: plots_diagnostics()
+    faults = {}
+    for name, draw in {**draws, **work}.items():
+        figure = draw(width=width)
+        small = small_texts(figure, SHOWN_PX["two" if name == "diagnostics" else width])
+        faults[name] = [*small, *pale_texts(figure)]
+    assert not {name: texts for name, texts in faults.items() if texts}
+
+
+def plots_diagnostics():
+    works, citations, _ = CORPUS
+    return ssd.plot_diagnostics(ssd.diagnose(works, citations))
+
+
 @pytest.mark.parametrize(("width", "title"), [("one", None), ("one", WIDE), ("two", WIDE)])
 def test_every_picture_keeps_its_texts_and_a_long_title_inside(draws, width, title):
     outside = {name: texts_outside(draw(width=width, title=title)) for name, draw in draws.items()}
@@ -172,7 +259,7 @@ def test_five_groups_over_55_years_have_a_panel_each_and_small_ones_widen_no_axi
     for axes in figure.axes:
         (bars,) = (one for one in axes.collections if len(one.get_segments()))
         assert len(bars.get_segments()) == 30  # no interval of a year with few works
-        grey = [line for line in axes.lines if line.get_color() == plots.figure.PALE]
+        grey = [line for line in axes.lines if line.get_color() == plots.palette.PALE]
         assert len(grey) == 4
     marks = [line for axes in figure.axes for line in axes.lines if line.get_marker() in ("v", "^")]
     n_beyond = sum(len(line.get_xdata()) for line in marks)
@@ -257,10 +344,10 @@ def test_means_by_age_and_shares_with_missing_data_have_intervals(labelled):
     axes = plots.plot_cd_trajectory(compute_cd_trajectory(works, citations, ages=(1, 5))).axes[0]
     assert [len(one.get_segments()) for one in axes.collections if hasattr(one, "get_segments")] == [2]
     effect = ssd.indicators.find_effect_of_missing_data(works, citations, citations_missing=[0.2])
-    for axes, n in zip(plots.plot_missing_data(effect).axes, (4, 3), strict=True):
+    for axes, n in zip(plots.plot_missing_data(effect).axes, (4, 3, 0), strict=True):
         bars = [one for one in axes.collections if hasattr(one, "get_segments")]
         assert len(bars) == n
-        for bar, line in zip(bars, axes.lines[4 - n :], strict=True):
+        for bar, line in zip(bars, axes.lines[:n], strict=True):
             ends = np.array([segment[:, 1] for segment in bar.get_segments()])
             assert (ends[:, 0] <= line.get_ydata() + 1e-9).all()
             assert (ends[:, 1] >= line.get_ydata() - 1e-9).all()

@@ -46,9 +46,9 @@ def test_choices_are_rows_the_one_that_matters_most_on_top():
     _, choices = plot_multiverse(a_table(12)).axes
     names = [tick.get_text() for tick in choices.get_yticklabels()]
     assert names[:2] == ["CD index", "DI5 index"]
-    assert {*names[2:]} == {"5 years", "all years", "0%", "5%", "20%", "any", "at least 5"}
+    assert {*names[2:]} == {"5 years", "all years", "0 %", "5 %", "20 %", "any", "at least 5"}
     heads = [text.get_text() for text in choices.texts]
-    assert heads[0] == "index\n76% of variance"
+    assert heads[0] == "index\n76 % of variance"
     assert len(heads) == 4  # one convention is no choice
 
 
@@ -72,11 +72,11 @@ def test_marks_of_neighbours_do_not_touch_and_names_lie_inside(n, width):
 def test_the_title_says_what_came_out_and_what_is_not_shown():
     table = a_table(12)
     label = plot_multiverse(table.with_columns(estimate=pl.col("estimate").replace(-1.0, None))).get_label()
-    assert label.startswith("11 specifications in order of their estimates, with their intervals: 55% lie above 0")
+    assert label.startswith("11 specifications in order of their estimates, with their intervals: 55 % lie above 0")
     assert label.endswith("Not shown: 1 specification without estimate.")
     assert "interval" not in plot_multiverse(table.with_columns(low=None, high=None)).get_label()
     even = plot_multiverse(table).get_label()
-    assert "as many lie above 0 as below; intervals off 0 (coloured): 42% above, 42% below." in even
+    assert "as many lie above 0 as below; intervals off 0 (coloured): 42 % above, 42 % below." in even
     alone = plot_multiverse(table.head(1))
     assert "Below" not in alone.get_label()
     assert [text.get_text() for text in alone.axes[1].texts] == []

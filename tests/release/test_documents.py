@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from sciscidata import BuildConfig, OwnLabel, SplitConfig, SyntheticConfig, build, verify
 from sciscidata.errors import ReleaseExistsError, VerificationError
+from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.release.documents import Publication, render_documents
+from sciscidata.release.findings import say_classes
 from sciscidata.release.manifest import DOCUMENTS
 from sciscidata.release.read import Release, read_manifest
 from sciscidata.release.release import check_target
@@ -60,11 +62,16 @@ def test_the_documents_say_what_the_manifest_says(release: Release) -> None:
     filters = release.manifest["counts"]["filters"]
     assert f"| read | {filters['works']:,} |" in card
     assert f"| no abstract | -{filters['no_abstract']:,} |" in card
-    assert f"| eligible | {filters['eligible']:,} |" in card
+    assert f"| may be drawn | {filters['eligible']:,} |" in card
     assert "disruptive if the index is at least 0.001" in card
     assert "n_j cite it and at least one of its references" in " ".join(card.split())
     assert r"`early_label`: early, late. Is it \| old?" in card
-    assert "![novelty by year](novelty_by_year.png)" in card
+    classes = release.manifest["counts"]["judged"]["eligible"]["disruption_label"]
+    finding = say_classes({word: classes[word] for word in VOCABULARIES["disruption_label"]}, is_synthetic=True)
+    assert f"![{finding}](disruption.png)\n\n{finding}.\n" in card
+    assert "novelty_by_year.png" not in card  # a trend is no finding
+    assert "- The filter 'no citer in the window' removed almost only works of one class: " in card
+    assert "?" not in card.partition("## Known biases")[2].partition("## Licence")[0]
     citation = yaml.safe_load((release.folder / "CITATION.cff").read_text("utf-8"))
     assert {"cff-version", "message", "title", "authors"} < {*citation}
     assert citation["references"][0]["doi"] == "10.1287/mnsc.2015.2366"
@@ -73,7 +80,30 @@ def test_the_documents_say_what_the_manifest_says(release: Release) -> None:
     cited = yaml.safe_load(published["CITATION.cff"])
     assert (cited["url"], cited["authors"]) == (facts.url, [{"family-names": "Lovelace", "given-names": "Ada"}])
     assert b"  url = {https://example.org}," in published["README.md"]
+    assert "--creator" in card
+    assert b"--creator" not in published["README.md"]
     assert json.loads(published["croissant.json"])["datePublished"] == facts.date
+
+
+def test_a_card_shows_one_work_what_a_model_can_reach_and_what_each_column_holds(release: Release) -> None:
+    card = (release.folder / "README.md").read_text("utf-8")
+    work, scores = release.train.row(0, named=True), release.scores.row(0, named=True)
+    assert f"| title | {work['title']} |" in card
+    ratio = "({n_i:,} - {n_j:,}) / ({n_i:,} + {n_j:,} + {n_k:,}) = ".format(**scores)
+    assert f"| CD index | {ratio}{work['cd_index']:.2f} |" in card
+    back = 100 * release.label_confidence["label_confidence"][0]
+    assert (
+        f"| comes back | cited anew, {back:.0f} of 100 works like it would be {work['disruption_label']} again |"
+        in card
+    )
+    assert f"| early\\_label | {work['early_label']} |".replace("\\", "") in card
+    assert "> **Before you train.** Labels are unsure. Cited anew, " in card
+    best = 100 * release.manifest["ceiling"]["accuracy"]
+    assert f"The best possible model gets {best:.0f} % right here; guessing gets 33 %. With 9 test works, " in card
+    listed = card.partition("| column | type |")[2].partition("\n\n")[0]
+    assert [line.split("`")[1] for line in listed.splitlines()[2:]] == release.train.columns
+    published = render_documents(release.manifest, Publication(repository="ada/slices"))["README.md"].decode()
+    assert 'load_dataset("ada/slices", split="train")' in published
 
 
 @pytest.mark.parametrize(

@@ -57,26 +57,27 @@ def test_card_and_summary_say_how_many_are_judged(release: Release, capsys: pyte
     assert said is not None
     drawn = n["train"] + n["test"]
     assert drawn < 72
-    assert f"{n['scored']:,} are judged" in said
-    assert said.endswith(f"{drawn} of the 72 works of this release are.")
+    assert said.startswith(f"{n['scored']:,} of ")
+    assert said.endswith(f"{drawn} of the 72 works of this release are judged.")
     assert said in (release.folder / "README.md").read_text("utf-8")
     assert main(["describe", str(release.folder)]) == 0
     printed = capsys.readouterr().out
-    assert said in printed
-    rows = re.findall(r"^ +judged .* ([\d,]+) *$", printed, re.M)
-    assert [int(row.replace(",", "")) for row in rows] == [n[name] for name in ("scored", "eligible", "train", "test")]
+    assert said in " ".join(printed.split())
+    rows = re.findall(r"^ +judged .*?  ([\d,]+(?: / [\d,]+)?)$", printed, re.M)
+    numbers = [int(number.replace(",", "")) for row in rows for number in row.split(" / ")]
+    assert numbers == [n[name] for name in ("scored", "eligible", "train", "test")]
 
 
 def test_the_page_has_quantiles_of_judged_works(release: Release, tmp_path: Path) -> None:
     assert main(["describe", str(release.folder), "--html", str(tmp_path / "page.html")]) == 0
     page, n = (tmp_path / "page.html").read_text("utf-8"), totals(release)
-    assert f"<td>cd index (judged)</td><td>{n['train'] + n['test']}</td>" in page
-    assert "cd index (judged): Left out: " in page
+    assert f"<td>CD index (judged)</td><td>{n['train'] + n['test']}</td>" in page
+    assert "CD index (judged): Left out: " in page
 
 
 def test_the_picture_of_the_draw_counts_judged_works(release: Release) -> None:
     title = " ".join(Image.open(release.folder / "disruption.png").text["Title"].split())
-    assert f"CD index of {totals(release)['eligible']:,} eligible works" in title
+    assert f"CD index of {totals(release)['eligible']:,} works that may be drawn" in title
     assert "Left out: " in title
 
 
@@ -85,7 +86,7 @@ def test_all_works_are_judged_by_the_filters_that_are_on_at_first(tmp_path: Path
     assert totals(release)["train"] == 60
     said = describe_judged(release.manifest)
     assert said is not None
-    assert said.endswith("All 72 works of this release are.")
+    assert said.endswith("All 72 works of this release are judged.")
     older = {**release.manifest, "counts": {**release.manifest["counts"], "judged": None}}
     assert str(describe_judged(older)).startswith("All 72 works of this release are judged: their window was over")
 

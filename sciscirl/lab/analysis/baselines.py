@@ -322,8 +322,8 @@ def _run_all(
         _log.warning("%s: left out, %s", ", ".join(names), why)
     if "at_publication" in judged and not {*OF_REFERENCES[1:]} & {*judged["at_publication"].settings["saw"]}:
         _warn_once(
-            f"at_publication saw only {say_seen(judged['at_publication'].settings)}: {release} says no more of what "
-            "its papers cite. Build it so that it does: sciscidata build ... --context."
+            f"{release} has no facts on what its papers cite, so at_publication saw only "
+            f"{say_seen(judged['at_publication'].settings)}. To add them, build the release with --context."
         )
     return judged
 

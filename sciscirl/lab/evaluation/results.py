@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
@@ -14,12 +15,12 @@ import polars as pl
 
 from sciscidata.errors import StorageError
 from sciscidata.release.manifest import describe_judged
-from sciscidata.terminal.messages import align_columns, printable
+from sciscidata.terminal.messages import align_columns, counted, printable
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.evaluation.bootstrap import bootstrap_intervals
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.metrics.collapse import explain_doubt
-from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions, relate_to_ceiling
+from sciscirl.metrics.metrics import COMPARED, FEWEST, count_golds, measure_predictions, relate_to_ceiling
 from sciscirl.metrics.own_metrics import METRICS
 from sciscirl.metrics.predictions import find_target, read_predictions, write_predictions
 from sciscirl.runs.checkpoints import list_evaluations
@@ -96,21 +97,76 @@ _SHOWN: Final = (
 )  # fmt: skip
 
 
-def render_metrics(results: Mapping[str, Mapping[str, float]], saw: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Draw the main metrics as a table for a terminal: one row for each metric, one column for each result.
-
-    Below it stands what each baseline saw, by name.
-    """
+def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
+    """Draw the main metrics as a table for a terminal: one row for each metric, one column for each result."""
     names = [name for name in dict.fromkeys(chain(*results.values())) if not name.endswith(("/low", "/high"))]
     shown = [name for pattern in _SHOWN for name in names if fnmatchcase(name, pattern)]
     titles = dict(zip(shown, shown, strict=True))
     titles |= {name: one.title for name, one in METRICS.items() if name in names}
     rows = [[title, *(_cell(metrics, name) for metrics in results.values())] for name, title in titles.items()]
-    table = align_columns([["", *map(printable, results)], *rows])
-    fewest = min((metrics["n"] for metrics in results.values() if "n" in metrics), default=FEWEST)
-    few = [f"{fewest:,.0f} answers are too few to tell."] if fewest < FEWEST else []
-    seen = align_columns([[f"{printable(name)} saw", said] for name, said in saw.items() if said])
-    return "\n".join([*table, *few, *seen])
+    return "\n".join(align_columns([["", *map(printable, results)], *rows]))
+
+
+_GAVE_UP: Final = "flip_rate/right_to_wrong"
+
+
+def render_results(results: Mapping[str, Mapping[str, float]], saw: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Write what a reader asks first, a row for each result: accuracy, the way to the ceiling, invalid answers.
+
+    A table for each label. It says what a guess gets, and which rows surely differ from it. ``saw`` says what each
+    baseline saw, by name.
+    """
+    starts = [f"{short_name(column)}/" for column in VOCABULARIES]
+    of_two = [start for start in starts if any(f"{start}label_match" in one for one in results.values())]
+    return "\n\n".join(_render_label(results, saw, start) for start in of_two or [""])
+
+
+def _render_label(results: Mapping[str, Mapping[str, float]], saw: Mapping[str, str], start: str) -> str:
+    match, way = f"{start}label_match", f"{start}way_to_ceiling/label_match"
+    shown = {name: one for name, one in results.items() if match in one}
+    first = next(iter(shown.values()))
+    golds = {label: n for label, n in sorted(count_golds(first, start).items()) if n}
+    guess, n = max(golds.values()) / sum(golds.values()), min(one["n"] for one in shown.values())
+    classes = ", ".join(f"{count:,} {printable(label)}" for label, count in golds.items())
+    top = first.get(f"{start}ceiling/label_match")
+    best = "" if top is None else f"; the best possible model about {_percent(top, 100)} %"
+    on = f"{start.rstrip('/')}, " * bool(start) + counted(round(n), "answer")
+    lines = [f"{on} ({classes}). A guess, always the commonest, gets {_percent(guess, n)} % right{best}.", ""]
+    columns: dict[str, Callable[[Mapping[str, float]], str]] = {
+        "accuracy, %": partial(_percents, name=match),
+        "of the way, %": partial(_percents, name=way),
+        "invalid, %": partial(_percents, name="invalid", ends=False),
+        "right answers given up, %": partial(_percents, name=_GAVE_UP),
+        **{own.title: partial(_cell, name=name) for name, own in METRICS.items()},
+    }
+    written = {title: [write(one) for one in shown.values()] for title, write in columns.items()}
+    written = {title: cells for title, cells in written.items() if {*cells} != {"-"}}
+    if any(saw.values()):
+        written["knew"] = [saw.get(name, "") for name in shown]
+    lines += align_columns([["", *written], *zip(map(printable, shown), *written.values(), strict=True)])
+    goes = "" if top is None else " The way goes from a guess (0 %) to the best possible model (100 %)."
+    lines += ["", f"Brackets hold 95 % intervals.{goes}"]
+    if n < FEWEST:
+        return "\n".join([*lines, f"{n:,.0f} answers are too few to tell."])
+    ends = {name: (one.get(f"{match}/low", 0), one.get(f"{match}/high", 1)) for name, one in shown.items()}
+    sides = {
+        "surely better than a guess": [name for name, (low, _) in ends.items() if low > guess],
+        "surely worse": [name for name, (_, high) in ends.items() if high < guess],
+    }
+    told = [f"{side}: {', '.join(map(printable, names))}" for side, names in sides.items() if names]
+    return "\n".join([*lines, f"With {on}, {'; '.join(told) or 'no row differs surely from a guess'}."])
+
+
+def _percent(value: float, n: float) -> str:
+    """Write a share in per cent, with the digits that so many answers allow."""
+    return f"{100 * value:z.{0 if n < 1_000 else 1}f}"
+
+
+def _percents(metrics: Mapping[str, float], name: str, *, ends: bool = True) -> str:
+    if name not in metrics:
+        return "-"
+    shown = [_percent(metrics[one], metrics["n"]) for one in (name, f"{name}/low", f"{name}/high") if one in metrics]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]" if ends and len(shown) == 3 else shown[0]
 
 
 def say_judged(release_folder: str | Path) -> str:

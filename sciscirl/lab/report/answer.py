@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import polars as pl
+
 from sciscirl.errors import PredictionsError
+from sciscirl.lab.analysis.baselines import BASELINES
 from sciscirl.lab.analysis.compare import CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.lab.analysis.seen import Judged, mark_later
 from sciscirl.lab.evaluation.results import say_judged
@@ -21,6 +24,7 @@ from sciscirl.lab.report.layout import (
     show_estimate,
     show_p,
     show_pairs,
+    show_title,
 )
 from sciscirl.lab.report.runs import RecordedRun, Repeated, find_papers, find_repeated, hash_release, judge_baselines
 from sciscirl.lab.report.verdict import (
@@ -35,8 +39,12 @@ from sciscirl.lab.report.verdict import (
     tables_of,
 )
 from sciscirl.metrics.metrics import COMPARED, FEWEST
+from sciscirl.metrics.predictions import find_target
+from sciscirl.task.predictions import column_ends
 from sciscirl.task.release import open_release
 
+#: What the ceiling of KNOWS is called in a manifest.
+KNOWS_CEILING: Final = "accuracy"
 _MOST_WAYS: Final = 5  # of more, not every pair is shown
 
 
@@ -55,30 +63,45 @@ def group_runs(runs: Sequence[RecordedRun], release: Path | None) -> list[Group]
         if run.kind == "baseline" and run.last and run.last.predictions is not None and (papers := find_papers(run)):
             groups.setdefault(papers, Group()).baselines[run.name] = Judged(run.last.predictions, run.settings)
     digest = None if release is None else hash_release(release)
-    for group in groups.values():
-        run = next((run for way in group.ways for run in way.runs.values()), None)
+    of_papers = {find_papers(run): run for run in reversed(runs)}
+    for papers, group in groups.items():
+        run = next((run for way in group.ways for run in way.runs.values()), of_papers.get(papers))
         if run is None:
             continue
+        group.baselines = {name: group.baselines[name] for name in sorted(group.baselines, key=_order_of)}
         ceiling = run.facts.get("ceiling")
         if release is not None and run.facts["release"].get("manifest_sha256") == digest:
-            group.baselines = group.baselines or judge_baselines(release, run)
+            group.baselines = group.baselines or (judge_baselines(release, run) if group.ways else {})
             group.judged = say_judged(release)
             ceiling = ceiling or open_release(release).manifest.get("ceiling")  # older runs do not state it
         group.ceiling = ceiling or {} if has_ceiling(run) else {}
     return list(groups.values())
 
 
+def _order_of(name: str) -> int:
+    """Say where a baseline stands: from a guess to what knows most."""
+    own = name.rpartition("/")[2]
+    return [*BASELINES].index(own) if own in BASELINES else len(BASELINES)
+
+
+_OF_TRAINING: Final = (
+    "Each row is a recipe of training, the mean over its seeds, judged at its last evaluation. Gains are differences "
+    f"in {show_title(BEST)} on the same papers. p comes from a test in which papers change sides; Holm's method "
+    "adjusts it for the number of pairs. Training helped if the interval of the gain is above 0, p is at most 0.05, "
+    f"and {show_title(KNOWS)} is surely above that of the best constant answer. A pair that was asked otherwise "
+    "differs in more than its weights. Papers that chose a checkpoint flatter it: trust test first."
+)
+_OF_ALL: Final = (
+    "An invalid answer is wrong in every figure. Intervals are 95 %, over papers with all their answers, and over "
+    "seeds where there are several."
+)
+
+
 def view_answer(groups: Sequence[Group]) -> Section:
     """Say first whether training helped; then show every way, its start and the baselines on the same papers."""
     lines: list[tuple[bool, float, str]] = []
-    texts = [
-        "Each row is a way to train, the mean over its seeds, judged at its last evaluation. Gains are differences in "
-        f"{BEST} on the same papers. An invalid answer is wrong in every figure. Intervals are 95 %, over papers with "
-        "all their answers, and over seeds where there are several. p is of a test in which papers change sides. "
-        "Holm's method adjusts it for the number of pairs. Training helped if the interval of the gain is above 0, p "
-        f"at most 0.05, and {KNOWS} surely above that of the best constant answer. A pair that was asked otherwise "
-        "differs in more than its weights. Papers that chose a checkpoint flatter it: trust test first."
-    ]
+    is_training = any(is_trained(first_of(way)) for group in groups for way in group.ways)
+    texts = [*([_OF_TRAINING] if is_training else []), _OF_ALL]
     tables: list[Table] = []
     pictures: list[Picture] = []
     for group in groups:
@@ -98,9 +121,12 @@ def view_answer(groups: Sequence[Group]) -> Section:
         except PredictionsError as error:
             texts.append(f"{', '.join(ways)} cannot be compared: {error}")
             continue
+        split = first_of(group.ways[0]).split if ways else "test"
+        guess = _guess_of(next(iter((baselines or next(iter(ways.values()))).values())))
+        if (limits := _say_limits(guess, group.ceiling)) not in texts:
+            texts.append(limits)
         if group.judged and group.judged not in texts:
             texts.append(group.judged)
-        split = first_of(group.ways[0]).split if ways else "test"
         on = f"{compared.n_papers:,} papers{f' of {split}' if split else ''}, task {compared.target}"
         lines += [(split not in {"test", ""}, -one.score.value, one.line) for one in verdicts.values()]
         if ways:
@@ -110,7 +136,7 @@ def view_answer(groups: Sequence[Group]) -> Section:
                 [name, *(show_estimate(compared.scores[name][one]) for one in COMPARED), compared.saw[name]]
                 for name in baselines
             ]
-            head = ["", *COMPARED, "saw"]
+            head = ["", *map(show_title, COMPARED), "knew"]
             tables.append(Table(f"Baselines without a language model, {on}", head, rows, is_folded=bool(ways)))
         tables += own_metrics.make_table(compared, on)
         changes = {name: one.changes for name, one in verdicts.items() if one.changes}
@@ -121,18 +147,41 @@ def view_answer(groups: Sequence[Group]) -> Section:
         if ways and compared.pairs:
             tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(compared), is_folded=True))
         if compared.n_papers >= FEWEST:
-            pictures.append(_draw_scores(compared, group.ceiling, on))
+            pictures.append(_draw_scores(compared, group.ceiling, guess, on))
     none = (
-        "Whether training helped is not known: no trained model here has as many answers to each held-out paper. Ask "
-        "it: sciscirl evaluate --run RUN --release RELEASE --out FOLDER. Then report that FOLDER, too. Weights from "
-        "elsewhere: evaluate both, then sciscirl report --start FOLDER --trained FOLDER."
+        "No trained model was given, so this page cannot say whether training helps. To add one: sciscirl evaluate "
+        "--run RUN --release RELEASE --out FOLDER, then report that FOLDER as well. For weights from elsewhere, "
+        "evaluate both, then sciscirl report --start FOLDER --trained FOLDER."
     )
+    if is_training and not lines:
+        none = (
+            "Whether training helped is not known: no trained model here answered every held-out paper equally often. "
+            "To ask it: sciscirl evaluate --run RUN --release RELEASE --out FOLDER, then report that FOLDER as well."
+        )
     headline = [line for *_, line in sorted(lines)] or [none]
-    return Section("answer", "Did training help?", " ".join(texts), tables, pictures, headline=headline)
+    title = "Did training help?" if is_training else "How well do they judge?"
+    return Section("answer", title, " ".join(texts), tables, pictures, headline=headline)
+
+
+def _guess_of(predictions: pl.DataFrame) -> dict[str, float]:
+    """Return what a guess gets on these papers: always the commonest label; in macro-F1, any label by chance."""
+    if (end := [*column_ends(find_target(predictions)).values()])[1:]:
+        return {}  # two labels at once: the guess of one is not that of both
+    counts = predictions[f"gold{end[0]}"].value_counts()["count"]
+    return {KNOWS: int(counts.max() or 0) / len(predictions), BEST: 1 / len(counts)}  # pyright: ignore[reportArgumentType]
+
+
+def _say_limits(guess: Mapping[str, float], ceiling: Mapping[str, float]) -> str:
+    """Say what a guess gets, and what no model can be expected to exceed."""
+    told = [f"Always the commonest label gets {guess[KNOWS]:.1%} of these papers right."] if guess else []
+    if KNOWS_CEILING in ceiling:
+        told += [f"No model can be expected to exceed {ceiling[KNOWS_CEILING]:.1%}: the labels are that unsure."]
+    return " ".join(told)
 
 
 _HEAD: Final = (
-    "", "seed", *COMPARED, "invalid", "gain over the start", "p", "gain over the best baseline", "withheld",
+    "", "seed", *map(show_title, COMPARED), "invalid", "gain over the start", "p", "gain over the best baseline",
+    "withheld",
 )  # fmt: skip
 
 
@@ -151,13 +200,21 @@ def _show_way(way: Repeated, compared: Comparison, verdicts: Mapping[str, Verdic
     ]
 
 
-def _draw_scores(compared: Comparison, ceiling: Mapping[str, float], on: str) -> Picture:
-    shown = {"label_match": ceiling.get("accuracy"), BEST: ceiling.get(BEST)}
+def _draw_scores(compared: Comparison, ceiling: Mapping[str, float], guess: Mapping[str, float], on: str) -> Picture:
+    tops = {KNOWS: ceiling.get(KNOWS_CEILING), BEST: ceiling.get(BEST)}
+    named = {metric: {"a guess": guess.get(metric), "ceiling": top} for metric, top in tops.items()}
+    lines = {
+        show_title(metric): known
+        for metric, values in named.items()
+        if (known := {name: value for name, value in values.items() if value is not None})
+    }
     marked = mark_later(compared.scores, compared.saw)
     png = plot_estimates(
-        {metric: {marked[name]: scores[metric] for name, scores in compared.scores.items()} for metric in shown},
-        seeds={metric: {marked[name]: one[metric] for name, one in compared.by_seed.items()} for metric in shown},
-        lines={metric: {"ceiling": value} for metric, value in shown.items() if value is not None},
+        {show_title(one): {marked[name]: scores[one] for name, scores in compared.scores.items()} for one in tops},
+        seeds={show_title(one): {marked[name]: each[one] for name, each in compared.by_seed.items()} for one in tops},
+        lines=lines,
     )
-    said = "; ".join(f"{marked[name]}: {BEST} {show_estimate(one[BEST])}" for name, one in compared.scores.items())
+    said = "; ".join(
+        f"{marked[name]}: {show_title(BEST)} {show_estimate(one[BEST])}" for name, one in compared.scores.items()
+    )
     return Picture(png, f"Scores with intervals, {on}. {said}.")

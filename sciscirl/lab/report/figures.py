@@ -16,16 +16,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from sciscidata.plots.palette import DASHES, GRID, INK, LINES, MARKERS
 from sciscidata.terminal.messages import printable
 from sciscirl.lab.analysis.compare import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Okabe & Ito 2008, without the yellow, which is too pale for a line on white.
-_LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
-_DASHES: Final = ("-", "--", ":", "-.")
-_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 _LETTERS_OF_TWO: Final = 18  # of names that have room side by side
 _WIDTH: Final = 4.4  # inches; of a phone's screen, it leaves letters of about eleven pixels
 _LOOK: Final[dict[Any, Any]] = {
@@ -37,9 +34,11 @@ _LOOK: Final[dict[Any, Any]] = {
     "axes.axisbelow": True,
     "axes.grid": True,
     "axes.titlesize": 10.5,
-    "grid.color": "#DDDDDD",
+    "grid.color": GRID,
     "legend.frameon": False,
-    "legend.fontsize": 8.5,
+    "legend.fontsize": 9,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
 }
 
 
@@ -61,8 +60,8 @@ def plot_lines(lines: Mapping[str, Series], *, title: str, is_share: bool = True
         for number, (name, line) in enumerate(lines.items()):
             axes.errorbar(
                 line.steps, line.values, _reach(line.values, line.lows, line.highs) if line.lows else None,
-                color=_LINES[number % len(_LINES)], linestyle=_DASHES[number // len(_LINES) % len(_DASHES)], lw=1.5,
-                marker=_MARKERS[number % len(_MARKERS)], markersize=4.5, markevery=max(1, len(line.steps) // 12),
+                color=LINES[number % len(LINES)], linestyle=DASHES[number // len(LINES) % len(DASHES)], lw=1.5,
+                marker=MARKERS[number % len(MARKERS)], markersize=4.5, markevery=max(1, len(line.steps) // 12),
                 elinewidth=0.8, capsize=2, label=_short(name),
             )  # fmt: skip
         if is_share:
@@ -83,13 +82,13 @@ def plot_estimates(
 ) -> bytes:
     """Plot estimates with their intervals, a panel for each metric and a row for each name, which may have lines.
 
-    ``seeds`` are strokes, ``lines`` what estimates are read against. Where the axis is no share, an interval without 0
-    has a filled mark.
+    ``seeds`` are strokes, ``lines`` what estimates are read against, such as a guess and the ceiling. Where the axis is
+    no share, an interval without 0 has a filled mark.
     """
     with _look():
         rows = list(next(iter(panels.values())))
         labels = ["\n".join(map(_short, name.split("\n"))) for name in rows]
-        height = 0.16 + 0.12 * max((label.count("\n") + 1 for label in labels), default=1)
+        height = 0.17 + 0.13 * max((label.count("\n") + 1 for label in labels), default=1)
         figure, axes = _canvas([0.9 + height * len(rows)] * len(panels))
         for panel, (metric, estimates) in zip(axes, panels.items(), strict=True):
             for row, name in enumerate(rows):
@@ -97,16 +96,16 @@ def plot_estimates(
                 low, high = (one.value if end is None else end for end in (one.low, one.high))
                 is_clear = is_share or low > 0 or high < 0
                 strokes = seeds.get(metric, {}).get(name, ())
-                panel.plot(strokes, [row] * len(strokes), "|", color=_LINES[0], markersize=9, alpha=0.6)
+                panel.plot(strokes, [row] * len(strokes), "|", color=LINES[0], markersize=9, alpha=0.6)
                 panel.errorbar(
-                    [one.value], [row], xerr=_reach([one.value], [low], [high]), fmt="o", color=_LINES[0], markersize=5,
-                    markerfacecolor=_LINES[0] if is_clear else "white", elinewidth=1.4, capsize=3,
+                    [one.value], [row], xerr=_reach([one.value], [low], [high]), fmt="o", color=LINES[0], markersize=5,
+                    markerfacecolor=LINES[0] if is_clear else "white", elinewidth=1.4, capsize=3,
                 )  # fmt: skip
             for number, (name, value) in enumerate(lines.get(metric, {}).items()):
-                panel.axvline(value, color="#444444", lw=1, ls=_DASHES[number % len(_DASHES)], label=name)
+                panel.axvline(value, color=INK, lw=1, ls=DASHES[1 + number % 2], label=f"{name} {value:.2f}")
             if metric in lines:
                 panel.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
-            panel.set_yticks(range(len(rows)), labels, fontsize=8)
+            panel.set_yticks(range(len(rows)), labels)
             panel.set(xlabel=metric, ylim=(len(rows) - 0.5, -0.5), **({"xlim": (-0.03, 1.03)} if is_share else {}))
         return _to_png(figure)
 

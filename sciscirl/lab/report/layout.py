@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sciscirl.lab.analysis.compare import Comparison, Estimate, Pair
@@ -62,9 +62,20 @@ class Section:
     headline: Sequence[str] = ()
 
 
+_TITLES: Final = {"label_match": "accuracy", "macro_f1": "macro-F1", "min_class_recall": "worst-class recall"}
+
+
 def show_title(metric: str) -> str:
-    """Write the name of a metric; one of your own says if less is better."""
-    return METRICS[metric].title if metric in METRICS else metric
+    """Write the name of a metric for readers; one of your own says if less is better."""
+    return METRICS[metric].title if metric in METRICS else _TITLES.get(metric, metric)
+
+
+def leave_out_empty(table: Table) -> Table:
+    """Leave out columns in which no row says anything."""
+    kept = [n for n, column in enumerate(zip(*table.rows, strict=True)) if n == 0 or {*column} - {"", ABSENT}]
+    if not table.rows or len(kept) == len(table.head):
+        return table
+    return replace(table, head=[table.head[n] for n in kept], rows=[[row[n] for n in kept] for row in table.rows])
 
 
 def show(value: float | None, digits: int = 3) -> str:

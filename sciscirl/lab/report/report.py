@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,9 +18,10 @@ from sciscidata.storage import atomic_file, check_file
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.report.answer import group_runs, view_answer
 from sciscirl.lab.report.judged_files import list_change, read_change
-from sciscirl.lab.report.layout import Section
+from sciscirl.lab.report.layout import Section, leave_out_empty
 from sciscirl.lab.report.own_metrics import view_kept
 from sciscirl.lab.report.runs import RecordedRun, read_runs
+from sciscirl.lab.report.verdict import is_trained
 from sciscirl.lab.report.views import (
     view_answers,
     view_classes,
@@ -96,7 +97,10 @@ def write_report(config: ReportConfig) -> Path:
     # Keep the whole name of an own label: "part", without its ending, would mislead.
     targets = [run.target for run in runs if run.kind != "unreadable"]
     names = [target.label.name if type(target) is OwnTarget else target for target in targets]
-    title = config.title or f"Training on {' and '.join(dict.fromkeys(names))}"
+    is_training = any(is_trained(run) for run in runs if run.kind not in {"baseline", "unreadable"})
+    is_model = any(run.kind != "baseline" for run in runs)
+    what = "Training" if is_training else "Evaluations" if is_model else "Baselines"
+    title = config.title or f"{what} on {' and '.join(dict.fromkeys(names))}"
     html = render_report(make_sections(runs, config), title)
     with atomic_file(config.out, recheck=check) as path:
         path.write_text(html, "utf-8")
@@ -112,7 +116,8 @@ def make_sections(runs: Sequence[RecordedRun], config: ReportConfig) -> list[Sec
         *(view(runs) for view in (view_runs, view_cost, view_classes, view_curves, view_answers)),
         view_examples(runs, n_each=config.n_examples, release=config.release),
     ]
-    return [section for section in sections if section is not None]
+    tidied = (section for section in sections if section is not None)
+    return [replace(one, tables=[leave_out_empty(table) for table in one.tables]) for one in tidied]
 
 
 def render_report(sections: Sequence[Section], title: str) -> str:

@@ -183,7 +183,7 @@ def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULT
     before, above = against.get(start.name) if start else None, against.get(best)
     score = compared.scores[way.name][BEST]
     verdict = _say_verdict(way, compared, start, against)
-    said = [f"{verdict} {BEST} {show_estimate(score)}"]
+    said = [f"{verdict} {show_title(BEST)} {show_estimate(score)}"]
     if before:
         said.append(f"trained minus start {_say_gain(before, before.name)}")
     if above:
@@ -195,8 +195,8 @@ def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULT
         line += _say_form(compared, before, _gain_by_form(mine, start.tables))
         seen = _find_detectable(compared, before)
         if seen:
-            few = f"With so few seeds, no gain in {BEST} could"
-            told = few if seen > 1 else f"A gain in {BEST} below {show(seen)} could not"
+            few = f"With so few seeds, no gain in {show_title(BEST)} could"
+            told = few if seen > 1 else f"A gain in {show_title(BEST)} below {show(seen)} could not"
             line += f" {told} be seen here with {POWER:.0%} power."
         changes = _list_changes(compared, before, mine, start.tables)
         sides = {before.name: [start.run, *start.others], way.name: [*way.runs.values()]}
@@ -204,7 +204,7 @@ def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULT
     if len(mine) > 1:
         line += f" Intervals are over {len(mine)} seeds and the papers."
     else:
-        line += " One seed: this is about these weights, not about the way to train."
+        line += " One seed: this is about these weights, not about the recipe."
     if changes:
         line += f" Looks at test: {changes['looks at test']}."
     if start and (unlike := list_unlike(list_asked(run.settings), list_asked(start.run.settings))):
@@ -212,7 +212,7 @@ def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULT
     if start and not all(map(_says_draws, (run, start.run))):
         line += " It is not known whether answers were drawn by chance: if so, other draws may say otherwise."
     if BEST in group.ceiling:
-        line += f" These labels let a model expect {BEST} {show(group.ceiling[BEST])} at most."
+        line += f" These labels let a model expect {show_title(BEST)} {show(group.ceiling[BEST])} at most."
     if compared.n_papers < FEWEST:
         line += f" {compared.n_papers:,} papers are too few to tell."
     if run.withheld:
@@ -242,9 +242,9 @@ def _list_changes(compared: Comparison, before: Against, after: Seeds, first: Se
         changes[show_title(metric)] = told if p is None else f"{told}, p {show_p(p)}"
     shares = [_measure_shares(tables) for tables in (first, after)]
     changes["shares said"] = ", ".join(f"{name} {shares[0][name]:.2f} to {shares[1][name]:.2f}" for name in shares[0])
-    changes["label_match, prior-corrected"] = _say_corrected(compared.config, after, first)
+    changes[f"{show_title(KNOWS)}, prior-corrected"] = _say_corrected(compared.config, after, first)
     seen = {metric: _find_detectable(compared, before, metric) for metric in COMPARED}
-    told = [f"{metric} {show(value) if value <= 1 else 'none'}" for metric, value in seen.items() if value]
+    told = [f"{show_title(metric)} {show(value) if value <= 1 else 'none'}" for metric, value in seen.items() if value]
     changes[f"least gain that {POWER:.0%} of such tests see"] = ", ".join(told) or "unknown"
     return changes
 
@@ -444,7 +444,7 @@ def _say_verdict(way: Repeated, compared: Comparison, start: Start | None, again
     if is_gain and is_known:
         return f"Training helped {name}, beyond the form: {form}." if was > _FORM else f"Training helped {name}."
     right, bar = compared.scores[name][KNOWS], compared.scores[_CONSTANT][KNOWS].value
-    unknown = f"{KNOWS} {show_estimate(right)} is not surely above that of {_CONSTANT}, {show(bar)}."
+    unknown = f"{show_title(KNOWS)} {show_estimate(right)} is not surely above that of {_CONSTANT}, {show(bar)}."
     if was > _FORM and not is_known:
         return f"Only the form was learned by {name}: {form}, and {unknown}"
-    return f"{open_}: it gained {BEST}, but {unknown}" if is_gain else f"{open_}."
+    return f"{open_}: it gained {show_title(BEST)}, but {unknown}" if is_gain else f"{open_}."

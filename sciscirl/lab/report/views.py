@@ -63,7 +63,7 @@ def view_runs(runs: Sequence[RecordedRun]) -> Section:
     ]
     text = (
         "A result on test is clean if its run looked at test in its final evaluations only: once with the chosen "
-        "weights, once with the last ones. One seed is one draw, not a finding."
+        "weights, once with the last ones. One seed is one run, not a finding."
     )
     return Section("runs", "Runs", text, tables)
 
@@ -149,7 +149,7 @@ def view_cost(runs: Sequence[RecordedRun]) -> Section | None:
     if not rows:
         return None
     head = (
-        "way to train", "kind", "seeds", "steps", "tokens read", "sampled", "trained on", "at most", "time", "a step",
+        "recipe", "kind", "seeds", "steps", "tokens read", "sampled", "trained on", "at most", "time", "a step",
     )  # fmt: skip
     text = (
         f"Counted from the logs, with evaluations on the way. Dollars are Tinker's list prices of {PRICES_DATE}, no "
@@ -198,7 +198,7 @@ def view_classes(runs: Sequence[RecordedRun]) -> Section | None:
     if not tables:
         return None
     text = (
-        "A model that always says one label can look well by reward and label_match. A share far from the gold one, or "
+        "A model that always says one label can look well by reward and accuracy. A share far from the gold one, or "
         "a recall near 0, shows it."
     )
     return Section("classes", "Class balance", text, tables)
@@ -207,8 +207,8 @@ def view_classes(runs: Sequence[RecordedRun]) -> Section | None:
 #: What is drawn over training steps: of evaluations, and of the logs.
 _JUDGED: Final = {
     "macro_f1": "macro-F1",
-    "label_match": "label_match: share right",
-    "min_class_recall": "Least recall of a class",
+    "label_match": "Accuracy",
+    "min_class_recall": "Worst-class recall",
     INVALID: "Invalid answers",
     "flip_rate/right_to_wrong": "Right answers given up",
 }
@@ -247,8 +247,8 @@ def view_curves(runs: Sequence[RecordedRun]) -> Section | None:
     if not pictures:
         return None
     text = (
-        "Of several seeds, the line is the mean, and bars reach from the least to the most. A group whose rewards are "
-        "all equal teaches nothing."
+        "With several seeds the line is their mean, and bars reach from the least to the most. A group whose rewards "
+        "are all equal teaches nothing."
     )
     return Section("curves", "While it trained", text, (), pictures)
 

@@ -76,7 +76,8 @@ def test_evaluations_comparisons_and_reports_have_it_with_its_interval(plugin, t
     out = tmp_path / "evaluations"
     words = [f"--release={toy_slice}", "--preset=exp4", "--baselines", f"--out={out}", f"--plugin={plugin}"]
     assert main(["evaluate", *words]) == 0
-    shown = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("cost (less is better)"))
+    shown = capsys.readouterr().out
+    assert "  cost (less is better)  " in shown.splitlines()[2]
     tables = {folder.name: read_predictions(folder / "predictions.parquet") for folder in out.glob("[a-z]*")}
     record = json.loads((out / "majority/run.json").read_text("utf-8"))
     source = PLUGIN.partition("def")[2].partition("\n\n\n")[0]
@@ -107,7 +108,7 @@ def test_evaluations_comparisons_and_reports_have_it_with_its_interval(plugin, t
     }
     predictions = out / "prior_random/predictions.parquet"
     assert main(["evaluate", f"--from-predictions={predictions}", f"--plugin={plugin}"]) == 0
-    assert f"cost (less is better)  {cost_by_hand(tables['prior_random']):.4f} [" in capsys.readouterr().out
+    assert f"  {cost_by_hand(tables['prior_random']):.4f} [" in capsys.readouterr().out
 
 
 def test_without_its_function_a_record_still_shows_it_and_says_what_is_missing(tmp_path, capsys, caplog):

@@ -252,11 +252,11 @@ def list_changes(preset):
 
 def render_changes() -> str:
     """What each preset changes of the one it starts from, as a table of Markdown."""
-    rows = ["| preset | also called | starts from | what it changes |", "|---|---|---|---|"]
+    rows = ["| preset | starts from | what it changes |", "|---|---|---|"]
     for preset in PRESETS.values():
-        names = [f"`{name}`" if name else "" for name in (preset.name, find_alias(preset.name), preset.base)]
-        told = [f"{name}={_tell(value)}" for name, value in list_changes(preset).items()]
-        rows.append(f"| {' | '.join(names)} | {', '.join(f'`{one}`' for one in told)} |")
+        names = ", ".join(f"`{name}`" for name in (preset.name, find_alias(preset.name)) if name)
+        told = [f"`{name}={_tell(value)}`" for name, value in list_changes(preset).items()]
+        rows.append(f"| {names} | {f'`{preset.base}`' if preset.base else ''} | {', '.join(told)} |")
     return "\n".join(rows)
 
 

@@ -36,11 +36,11 @@ labels = st.sampled_from(DISRUPTION_LABELS)
 
 def render_rewards() -> str:
     """What an answer earns under each reward, as a table of Markdown."""
-    head = ["reward", "presets", "right", "next to right", "wrong", "in another form", "without JSON"]
+    head = ["reward", "right", "next to right", "wrong", "in another form", "without JSON"]
     rows = [head, ["---"] * len(head)]
     for table in REWARDS.values():
         fitted = balance(table, EVEN.items()) if table.is_balanced else table
-        earned: dict[str, set[float]] = {name: set() for name in head[2:]}
+        earned: dict[str, set[float]] = {name: set() for name in head[1:]}
         for target, labels in (("disruption", DISRUPTION_LABELS), ("novelty", NOVELTY_LABELS)):
             for gold, said in product(labels, repeat=2):
                 near = table.adjacent is not None and (gold, said) in ADJACENT
@@ -48,8 +48,7 @@ def render_rewards() -> str:
                 texts = {case: render_answer(said, "two_keys", target), "in another form": "{}", "without JSON": said}
                 for name, text in texts.items():
                     earned[name].add(score_answer(parse_answer(text, "two_keys", target), gold, fitted).total)
-        named = [f"`{name}`" for name, one in PRESETS.items() if one.rules.reward == table.name and not one.adversarial]
-        rows.append([f"`{table.name}`", ", ".join(named), *(", ".join(map(str, sorted(e))) for e in earned.values())])
+        rows.append([f"`{table.name}`", *(", ".join(map(str, sorted(e))) for e in earned.values())])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

@@ -230,7 +230,7 @@ def test_a_run_stands_for_its_last_evaluation(folders, tmp_path):
     assert pictures == [f"difference_{metric}.png" for metric in sorted(COMPARED)]
     text = render_comparison(comparison)
     assert "150 papers, task disruption; 95% intervals" in text
-    assert text.splitlines()[-3].startswith("rl \N{MINUS SIGN} majority  label_match       +0.")
+    assert text.splitlines()[-3].startswith("rl \N{MINUS SIGN} majority  accuracy            +0.")
 
 
 def test_files_of_different_releases_or_equal_names_are_refused(folders, tmp_path):

@@ -30,6 +30,7 @@ from tests.sciscirl.toy import LABELS, make_slice, say
 from tests.servers.serving import Handler, Server
 
 PAGE = REPOSITORY / "docs/rl/benchmark.md"
+NOTE = REPOSITORY / "benchmarks/notes/benchmark.md"
 WORDS = dict(zip(("assay", "review", "survey"), LABELS, strict=True))
 #: Shows each command instead of running it, its words in quotes.
 SHOW = 'sciscirl() { printf "%q " "$@"; echo; }\n'
@@ -71,14 +72,14 @@ def test_the_recipe_gives_the_ladder_and_a_second_time_repeats_nothing(random_mo
     assert "0.9" in (tmp_path / "benchmark/benchmark.html").read_text("utf-8")
 
 
-def test_the_table_of_the_page_is_what_its_own_result_files_say():
+def test_the_table_of_the_note_is_what_its_own_result_files_say():
     compared = compare_files([str(REPOSITORY / "benchmarks/ladder")], CompareConfig(reference="at_publication"))
     differences = {pair.left: show_estimate(pair.differences["label_match"], signed=True) for pair in compared.pairs}
     rows = {
         name: [show_estimate(scores["label_match"]), differences.get(name, ""), compared.saw[name]]
         for name, scores in compared.scores.items()
     }
-    text = PAGE.read_text("utf-8")
+    text = NOTE.read_text("utf-8")
     table = text[text.index("| | label_match") :].partition("\n\n")[0].splitlines()[2:]
     shown = {name: cells for name, *cells in ([cell.strip() for cell in line.strip("|").split("|")] for line in table)}
     assert shown == {name: rows[name] for name in shown}

@@ -22,7 +22,7 @@ from sciscirl.lab.analysis.baselines import (
 from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.evaluation.config import EvaluationConfig
 from sciscirl.lab.evaluation.evaluate import evaluate_model, evaluate_predictions
-from sciscirl.lab.evaluation.results import render_metrics, save_evaluation
+from sciscirl.lab.evaluation.results import measure, render_metrics, render_results, save_evaluation
 from sciscirl.lab.evaluation.subject import find_subject
 from sciscirl.lab.evaluator import AnswerSampling, LabelEvaluator, TopPCompleter
 from sciscirl.lab.report.comparison import compare_files, render_comparison
@@ -435,7 +435,46 @@ def test_the_table_has_a_column_for_each_result_and_a_dash_for_what_is_undefined
         ["label_match", "0.5000", "-"],
         ["mcc", "-", "0.1000"],
     ]
-    assert render_metrics({"a": {"n": 29}, "b": {"n": 30}}).endswith("\n29 answers are too few to tell.")
+
+
+def make_metrics(n, share, low, high, **more):
+    golds = {"confusion/neutral/neutral": n / 2, "confusion/disruptive/invalid": n / 2}
+    ends = {"label_match/low": low, "label_match/high": high}
+    return {"n": float(n), "label_match": share, "invalid": 0.5, **ends, **golds, **more}
+
+
+def test_the_short_table_says_what_a_guess_gets_and_which_rows_surely_differ():
+    way = {"ceiling/label_match": 0.82, "way_to_ceiling/label_match": 0.5}
+    good, bad = make_metrics(2_000, 0.661, 0.64, 0.68, **way), make_metrics(2_000, 0.4, 0.38, 0.42, **way)
+    lines = render_results(
+        {"a": good, "b": bad, "c": make_metrics(2_000, 0.5, 0.47, 0.53)}, {"a": "title"}
+    ).splitlines()
+    assert lines[0] == (
+        "2,000 answers (1,000 disruptive, 1,000 neutral). A guess, always the commonest, gets 50.0 % right; "
+        "the best possible model about 82 %."
+    )
+    assert [line.split() for line in lines[3:6]] == [
+        ["a", "66.1", "[64.0,", "68.0]", "50.0", "50.0", "title"],
+        ["b", "40.0", "[38.0,", "42.0]", "50.0", "50.0"],
+        ["c", "50.0", "[47.0,", "53.0]", "-", "50.0"],
+    ]
+    assert lines[-1] == "With 2,000 answers, surely better than a guess: a; surely worse: b."
+    alone = render_results({"a": make_metrics(30, 0.5, 0.33, 0.67)}).splitlines()
+    assert "best possible" not in alone[0]
+    assert "of the way" not in alone[2]
+    assert alone[-1] == "With 30 answers, no row differs surely from a guess."
+    assert render_results({"a": make_metrics(28, 1.0, 0.9, 1.0)}).endswith("\n28 answers are too few to tell.")
+
+
+def test_the_short_table_has_a_part_for_each_of_two_labels(toy_slice, toy_renderer):
+    papers = read_split(toy_slice, "test", target="joint")
+    rules = TaskRules(target="joint", contract="two_keys", reward="partial")
+    evaluator = LabelEvaluator(papers, rules, toy_renderer, AnswerSampling(300))
+    asyncio.run(evaluator.eval_token_completer(Scripted(toy_renderer.tokenizer, lambda _: "?")))
+    shown = render_results({"model": measure(evaluator.predictions)})
+    assert shown.startswith("disruption, ")
+    assert "\n\nnovelty, " in shown
+    assert shown.count("invalid, %") == 2
 
 
 def test_the_script_recomputes_metrics_from_a_file_and_refuses_in_one_line(toy_slice, tmp_path, script_here):
@@ -443,7 +482,9 @@ def test_the_script_recomputes_metrics_from_a_file_and_refuses_in_one_line(toy_s
     write_predictions(frame, tmp_path / "p.parquet")
     done = script_here("evaluate.py", "--from-predictions", str(tmp_path / "p.parquet"))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "label_match" in done.stdout
+    assert "  33 [" in done.stdout
+    assert "label_match" not in done.stdout
+    done = script_here("evaluate.py", "--from-predictions", str(tmp_path / "p.parquet"), "--verbose")
     assert "0.3333 [" in done.stdout
     refused = script_here("evaluate.py", "--release", str(toy_slice))
     assert (refused.returncode, refused.stdout) == (1, "")

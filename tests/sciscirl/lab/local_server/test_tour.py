@@ -278,5 +278,5 @@ def test_what_a_server_refuses_is_one_line(tour, tinker_server):
             assert done.returncode == 1
             *steps, error = done.stderr.splitlines()
             assert re.fullmatch(rf"error: .*{said}.*", error), done.stderr
-            assert all(re.match(r"step [123]/4: ", step) for step in steps), done.stderr
+            assert all(re.match(r"\[[123]/4\] ", step) for step in steps), done.stderr
     assert not (tour.home / "another").exists()

@@ -77,18 +77,18 @@ def test_the_headline_equals_a_count_by_hand_in_either_order(home, say):
     assert say(*reversed(words)) == (headline, changes)
     before, after = (answer(1, 0.2, shares=(4, 1, 1, 1)), answer(2, 0.7))
     (was, f1_was), (now, f1_now) = score(before), score(after)
-    assert headline.startswith(f"Training helped rl. macro_f1 {f1_now:.3f} [")
+    assert headline.startswith(f"Training helped rl. macro-F1 {f1_now:.3f} [")
     assert f"; trained minus start +{f1_now - f1_was:.3f} [+" in headline
     assert f"against base ({f1_was:.3f}); the same 90 papers of test, task disruption." in headline
-    assert changes["macro_f1"].startswith(f"+{f1_now - f1_was:.3f} [+")
-    assert f"], {was:.3f} to {now:.3f}, p " in changes["label_match"]
+    assert changes["macro-F1"].startswith(f"+{f1_now - f1_was:.3f} [+")
+    assert f"], {was:.3f} to {now:.3f}, p " in changes["accuracy"]
     shares = ", ".join(
         f"{label or 'invalid'} "
         + " to ".join(f"{sum(said == label for said in table['label']) / 90:.2f}" for table in (before, after))
         for label in (*LABELS, None)
     )
     assert changes["shares said"] == shares
-    assert "(sciscirl evaluate --answers logprobs)" in changes["label_match, prior-corrected"]
+    assert "(sciscirl evaluate --answers logprobs)" in changes["accuracy, prior-corrected"]
     worse, _ = say(f"start={home / 'rl'}", f"trained={home / 'base'}")
     assert worse.startswith("Training hurt base. ")
     assert f"trained minus start -{f1_now - f1_was:.3f} [-" in worse
@@ -107,8 +107,8 @@ def test_the_least_gain_that_would_be_seen_comes_from_the_paired_differences(hom
     assert pair.detectable["label_match"] == pytest.approx(by_hand, rel=0.05)  # 2,000 resamples are 1.6 % off
     assert norm.sf(1.959964 - by_hand / error) == pytest.approx(0.8, abs=1e-5)
     headline, changes = say(f"start={home / 'base'}", f"trained={home / 'rl'}")
-    said = re.search(r"A gain in macro_f1 below (\S+) could not be seen here with 80% power\.", headline)[1]
-    assert f"macro_f1 {said}," in changes["least gain that 80% of such tests see"]
+    said = re.search(r"A gain in macro-F1 below (\S+) could not be seen here with 80% power\.", headline)[1]
+    assert f"macro-F1 {said}," in changes["least gain that 80% of such tests see"]
 
 
 def test_seeds_widen_the_least_gain_by_students_t():
@@ -147,8 +147,8 @@ def test_labels_after_prior_correction_are_those_by_chance_over_mean(tmp_path, s
         make_evaluation(tmp_path / name, table, {**ASKED, "answers": "logprobs"})
     _, changes = say(f"start={tmp_path / 'base'}", f"trained={tmp_path / 'rl'}")
     (_, was), (_, now) = tables
-    assert changes["label_match, prior-corrected"].startswith(f"{now - was:+.3f} [")
-    assert changes["label_match, prior-corrected"].endswith(f"], {was:.3f} to {now:.3f}")
+    assert changes["accuracy, prior-corrected"].startswith(f"{now - was:+.3f} [")
+    assert changes["accuracy, prior-corrected"].endswith(f"], {was:.3f} to {now:.3f}")
 
 
 def test_several_trained_are_seeds_of_one_way_beside_one_start_or_their_own(home, say, tmp_path):
@@ -157,7 +157,7 @@ def test_several_trained_are_seeds_of_one_way_beside_one_start_or_their_own(home
     headline, _ = say(f"start={home / 'base'}", trained, "--out", tmp_path / "out")
     scores = [score(answer(seed, 0.5 + seed / 10))[1] for seed in range(3)]
     start = score(answer(1, 0.2, shares=(4, 1, 1, 1)))[1]
-    assert f" grpo. macro_f1 {sum(scores) / 3:.3f} [" in headline.replace(" is open", "")
+    assert f" grpo. macro-F1 {sum(scores) / 3:.3f} [" in headline.replace(" is open", "")
     assert f"trained minus start {sum(scores) / 3 - start:+.3f} [" in headline
     assert "Intervals are over 3 seeds and the papers." in headline
     assert "Looks at test: base at least 1; grpo at least 3 each." in headline
@@ -178,9 +178,9 @@ def test_several_trained_are_seeds_of_one_way_beside_one_start_or_their_own(home
     [
         (
             answer(1, 0.2, shares=(4, 1, 1, 1)),
-            "is open. macro_f1 0.473 [0.365, 0.568]; trained minus start +0.000 [+0.000",
+            "is open. macro-F1 0.473 [0.365, 0.568]; trained minus start +0.000 [+0.000",
         ),
-        (answer(2, 0.0, shares=(0, 0, 0, 1)), "Training hurt it. macro_f1 0.000; trained minus start -0.473 [-0.5"),
+        (answer(2, 0.0, shares=(0, 0, 0, 1)), "Training hurt it. macro-F1 0.000; trained minus start -0.473 [-0.5"),
     ],
     ids=["the same", "nothing valid"],
 )
@@ -250,8 +250,8 @@ def test_baselines_are_not_drawn_by_chance_and_are_told_apart(home, say):
 def test_too_few_seeds_see_no_gain(home, say):
     seeds = [make_evaluation(home / f"it/seed_{seed}", answer(seed, skill), ASKED) for seed, skill in ((1, 0), (2, 1))]
     headline, changes = say(f"start={home / 'base'}", f"trained={','.join(map(str, seeds))}")
-    assert " With so few seeds, no gain in macro_f1 could be seen here with 80% power." in headline
-    assert "macro_f1 none" in changes["least gain that 80% of such tests see"]
+    assert " With so few seeds, no gain in macro-F1 could be seen here with 80% power." in headline
+    assert "macro-F1 none" in changes["least gain that 80% of such tests see"]
 
 
 def test_of_predictions_files_neither_split_nor_release_is_known(tmp_path, caplog):

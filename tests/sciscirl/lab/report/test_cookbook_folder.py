@@ -70,7 +70,7 @@ def test_a_report_says_whether_a_run_of_the_cookbooks_own_loop_helped(trained, t
     n_papers = len(read_split(toy_slice, "test"))
     # That loop samples its evaluations at temperature 1.
     assert "Whether training helped plain is open: a paper has one answer, drawn by chance" in page.text
-    assert "macro_f1 1.000" in page.text
+    assert "macro-F1 1.000" in page.text
     assert "against itself before training (0.167)" in page.text
     assert f"the same {n_papers} papers of test, task disruption." in page.text
     assert f"{n_papers} papers are too few to tell. Prompts withheld: cited_by_count." in page.text

@@ -90,12 +90,12 @@ def answer_of(*folders, release=None):
 def test_the_first_line_says_whether_training_helped_by_how_much_and_against_what(home):
     first, joint, worst = answer_of(home / "exp4", home / "exp5", home / "joint", home / "majority").headline
     last, before = (measure_predictions(answers(skill, text=HOSTILE)) for skill in (0.8, 0.1))
-    assert first.startswith(f"Training helped exp4. macro_f1 {last['macro_f1']:.3f} [0.")
+    assert first.startswith(f"Training helped exp4. macro-F1 {last['macro_f1']:.3f} [0.")
     assert f"+{last['macro_f1'] - before['macro_f1']:.3f} [+0." in first
     assert f"against itself before training ({before['macro_f1']:.3f})" in first
     assert "against the best baseline, majority (0.167)" in first
     assert "the same 60 papers of test, task disruption. Trained minus start is the sum of " in first
-    assert "One seed: this is about these weights, not about the way to train." in first
+    assert "One seed: this is about these weights, not about the recipe." in first
     assert first.endswith("Prompts showed what came after publication: cited_by_count.")
     assert joint.startswith("Training helped joint.")
     assert "baseline" not in joint
@@ -149,7 +149,7 @@ def test_an_evaluated_model_is_compared_with_the_untrained_one_that_was_asked_al
     assert (
         answer_of(tmp_path / "zero_shot")
         .headline[0]
-        .startswith("Whether training helped is not known: no trained model")
+        .startswith("No trained model was given, so this page cannot say whether training helps.")
     )
 
 
@@ -170,7 +170,7 @@ def test_the_ceiling_of_the_release_and_its_baselines_stand_beside_the_runs(toy_
     stated = SimpleNamespace(manifest={"ceiling": {"accuracy": 0.7, "macro_f1": 0.65, "works": 9}})
     monkeypatch.setattr(answer, "open_release", lambda _: stated)
     section = answer_of(tmp_path / "run", release=toy_slice)
-    assert "These labels let a model expect macro_f1 0.650 at most." in section.headline[0]
+    assert "These labels let a model expect macro-F1 0.650 at most." in section.headline[0]
     assert "are judged" not in section.text  # this release does not know it
     known = "All 9 works of this release are judged: a work cites them."
     monkeypatch.setattr(answer, "say_judged", lambda _: known)
@@ -181,6 +181,22 @@ def test_the_ceiling_of_the_release_and_its_baselines_stand_beside_the_runs(toy_
     assert "majority" not in rows_of(models)
     elsewhere = make_run(tmp_path / "elsewhere", evaluations={0: first, 4: last})
     assert "at most" not in answer_of(elsewhere, release=toy_slice).headline[0]
+
+
+def test_baselines_alone_are_no_training_and_stand_from_a_guess_to_what_knows_most(tmp_path):
+    for name in ("words", "later_counts", "majority"):
+        folder = make_evaluation(tmp_path / "all" / name, answers(0.1), {"baseline": name})
+        facts = json.loads((folder / "run.json").read_text("utf-8")) | {"ceiling": {"accuracy": 0.6, "macro_f1": 0.6}}
+        (folder / "run.json").write_text(json.dumps(facts), "utf-8")
+    page = Page(write_report(ReportConfig(runs=(tmp_path / "all",), out=tmp_path / "r.html")).read_text("utf-8"))
+    assert page.text.strip().startswith("Baselines on disruption")
+    assert "Did training help?" not in page.text
+    section = view_answer(group_runs(read_runs([tmp_path / "all"]), None))
+    assert section.title == "How well do they judge?"
+    assert [row[0] for row in section.tables[0].rows] == ["majority", "words", "later_counts"]
+    assert "No model can be expected to exceed 60.0%" in section.text
+    assert "p comes from a test" not in section.text  # nothing was trained
+    assert "class collapse" not in page.text  # columns in which no row says anything
 
 
 def test_six_answers_are_not_drawn(home, tmp_path):
@@ -199,11 +215,11 @@ def test_seeds_of_one_preset_stand_together(home, tmp_path):
     scores = [measure_predictions(answers(skill, seed=n))["label_match"] for n, skill in enumerate((0.4, 0.6, 0.8))]
     rows = rows_of(section.tables[0])
     assert [(name, row["seed"]) for name, row in rows.items()] == [("seed0, seed1, seed2", "0, 1, 2"), ("exp5", "1")]
-    assert rows["seed0, seed1, seed2"]["label_match"].startswith(f"{sum(scores) / 3:.3f} [")
+    assert rows["seed0, seed1, seed2"]["accuracy"].startswith(f"{sum(scores) / 3:.3f} [")
     assert "Intervals are over 3 seeds and the papers." in " ".join(section.headline)
     pairs = answer_of(tmp_path / "seed0", tmp_path / "seed1", home / "exp5").tables[-1]
     assert [row[:2] for row in pairs.rows] == [
-        ["seed0, seed1 − exp5", metric] for metric in ("label_match", "macro_f1", "min_class_recall")
+        ["seed0, seed1 − exp5", metric] for metric in ("accuracy", "macro-F1", "worst-class recall")
     ]
     assert pairs.rows[0][-1] == "reward"
 
@@ -249,7 +265,7 @@ def test_what_cannot_be_paired_is_left_out_and_keeps_nothing_else_from_being_com
         ["exp4", "twice"], ["joint"], ["elsewhere"], ["fewer"], ["one", "two"]
     ]  # fmt: skip
     out = write_report(ReportConfig(runs=(several, home / "majority"), out=tmp_path / "r.html"))
-    assert Page(out.read_text("utf-8")).row("several")[4] == "69"
+    assert Page(out.read_text("utf-8")).row("several")[3] == "69"
 
 
 # --- the page -----------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def test_a_gain_that_needs_no_paper_to_be_read_is_not_called_help(monkeypatch):
     monkeypatch.setattr(f"{__name__}.N_PAPERS", 300)
     draws = np.random.default_rng(0)
     line = judge([(answer(draws, CONSTANT["said"]), answer(draws))]).line
-    assert line.startswith("Whether training helped run is open: it gained macro_f1, but label_match 0.")
+    assert line.startswith("Whether training helped run is open: it gained macro-F1, but accuracy 0.")
     assert "is not surely above that of always the same label, 0.400" in line
 
 

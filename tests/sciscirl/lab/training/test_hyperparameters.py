@@ -67,7 +67,7 @@ FIXED = {
     "seed and layers of the adapter": "never sent: the server's seed; all layers",
     "top_k and seed of sampling": "never sent: all tokens, and another draw each time",
 }
-PAGE = REPOSITORY / "docs" / "rl" / "presets.md"
+NOTE = REPOSITORY / "benchmarks" / "notes" / "presets.md"
 REFERENCE = "tinker://run/sampler_weights/000050"
 #: Options away from their defaults: each reaches a field of the cookbook's configuration.
 EVERYTHING = {
@@ -156,13 +156,13 @@ def test_the_learning_rate_may_follow_the_rule_of_the_cookbook():
     assert PROGRAM.read("train", ["learning_rate=auto"]) == {"learning_rate": "auto"}
 
 
-def test_what_the_loop_fixes_stands_on_the_page():
-    page = PAGE.read_text("utf-8")
+def test_what_the_loop_fixes_stands_in_the_note():
+    note = NOTE.read_text("utf-8")
     for name, what in FIXED.items():
-        assert f"- {name}: {what}\n" in page
+        assert f"- {name}: {what}\n" in note
 
 
-def test_what_the_page_says_of_adam_and_sampling_is_what_the_cookbook_does():
+def test_what_the_note_says_of_adam_and_sampling_is_what_the_cookbook_does():
     assert "beta1=0.9, beta2=0.95, eps=1e-8" in inspect.getsource(train.train_step)
     assert "weight_decay" not in inspect.getsource(train)
     assert "grad_clip_norm" not in inspect.getsource(train)
