@@ -102,6 +102,15 @@ def test_a_page_has_the_title_of_its_first_heading_and_its_own_description(site)
         assert not [place for place in twice if place.removesuffix(".html") in HANDWRITTEN], texts
 
 
+def test_a_page_ends_with_a_way_on_and_never_speaks_of_the_built_site():
+    for page in sorted(HANDWRITTEN):
+        text = (REPOSITORY / "docs" / f"{page}.md").read_text("utf-8")
+        last = text.rstrip().rpartition("\n\n")[2]
+        assert re.match(r"\*\*Next:\*\* .*\]\(", last, re.DOTALL), page
+        assert not re.search(r"built\s+site", text), page
+    assert not re.search(r"built\s+site", (REPOSITORY / "README.md").read_text("utf-8"))
+
+
 def test_a_command_has_a_page_with_all_its_options_or_links_to_those_of_its_source(site):
     folder = site / "reference" / "commands"
     sources = (folder / "sciscidata_sources.html").read_text("utf-8")
