@@ -130,7 +130,7 @@ def on_screen(text: str) -> str:
 def test_what_a_step_has_found_stands_behind_its_name_on_a_terminal_and_in_a_pipe(is_terminal, monkeypatch, caplog):
     stream = Stream(is_terminal)
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((80, 24)))
+    monkeypatch.setenv("COLUMNS", "80")
     handler, said = StepLines(holds=True), logging.getLogger("sciscidata.said")
     monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
     caplog.set_level(logging.INFO, "sciscidata")

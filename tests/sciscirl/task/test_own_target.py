@@ -237,7 +237,7 @@ def test_baselines_judge_and_a_report_shows_every_class(release, target, tmp_pat
         assert lost.labels == {str(target): target.label.classes}
         (folder / "gone.parquet").rename(folder / "predictions.parquet")
     page = write_report(ReportConfig(runs=runs, out=tmp_path / "report.html")).read_text("utf-8")
-    assert f"<title>Training on {target.label.name}</title>" in page
+    assert f"<title>Baselines on {target.label.name}</title>" in page
     section = view_classes([dataclasses.replace(read_run(runs[0], "model"), kind="evaluation")])
     assert section.tables[0].caption == f"Classes of {target} at the last evaluation"
     assert [*section.tables[0].head][1 : n + 1] == [f"recall {label}" for label in target.label.classes]

@@ -188,7 +188,7 @@ def test_baselines_judge_pairs_by_differences_and_a_report_shows_them(pair_slice
     folder = tmp_path / "out" / "words"
     assert evaluate_predictions(folder / "predictions.parquet") == results["words"]
     write_report(ReportConfig(runs=(folder,), release=pair_slice, out=tmp_path / "report.html"))
-    assert "Training on pairs" in (tmp_path / "report.html").read_text("utf-8")
+    assert "Baselines on pairs" in (tmp_path / "report.html").read_text("utf-8")
     # Turned round, a pair gets the other answer: there is no intercept and no order.
     turned = [type(pair)(pair.openalex_id, PairView(pair.view.B, pair.view.A), pair.gold) for pair in pairs]
     train = Part(pair_slice, "train").read(PAIRS)

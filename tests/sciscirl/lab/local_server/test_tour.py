@@ -169,12 +169,12 @@ def test_the_folder_of_a_run_says_what_was_run_on_what_and_holds_every_answer(to
 
 def test_the_commands_of_the_readme_judge_the_run(tour):
     by_model, from_file = tour.shown
-    assert re.search(r"model +majority +.*words", by_model)
-    assert all("label_match  " in shown for shown in tour.shown)
+    assert re.findall(r"^(model|majority|words) ", by_model, re.MULTILINE) == ["model", "majority", "words"]
+    assert all("accuracy, %" in shown for shown in tour.shown)
     for name in ("predictions.parquet", "metrics.json", "run.json"):
         assert (tour.home / "evaluations" / "small" / "baseline" / name).is_file()
     last = read_predictions(tour.run / "predictions" / f"test_{int(tour.options['max_steps']):06d}.parquet")
-    assert f"{measure_predictions(last)['label_match']:.4f}" in from_file
+    assert f"  {100 * measure_predictions(last)['label_match']:.0f} [" in from_file
 
 
 def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_server):
@@ -264,7 +264,7 @@ def test_a_server_that_is_full_refuses_in_one_line_whatever_needs_a_slot_and_ser
 
 
 def test_another_server_on_the_same_state_loads_a_checkpoint_that_nobody_trains(second_server):
-    assert "label_match" in second_server.judging
+    assert "accuracy, %" in second_server.judging
     assert not second_server.is_up, "the server outlived its script"
 
 

@@ -50,5 +50,5 @@ def test_the_tinker_backend_trains_resumes_and_is_evaluated_on_a_real_server(tin
 
     out = tmp_path / "evaluation"
     words = ["--run", str(run), "--release", str(tinker_server.release), "--out", str(out), "--n-papers", "6"]
-    assert "label_match" in tinker_server.run("evaluate.py", *words).stdout
+    assert "accuracy, %" in tinker_server.run("evaluate.py", *words).stdout
     assert (out / "predictions.parquet").is_file()
