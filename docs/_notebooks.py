@@ -54,7 +54,7 @@ def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         Exception: of the first cell that fails.
     """
     notebook = json.loads(path.read_text("utf-8"))
-    shell = InteractiveShell(displayhook_class=_Silent)
+    shell = InteractiveShell(displayhook_class=_Silent, warn_venv=False)
     plt.close("all")  # what an earlier program left open
     number = 0
     for cell in notebook["cells"]:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import polars as pl
@@ -245,8 +246,8 @@ def report(experiment, scored, tinker_server) -> Path:
 def test_one_report_shows_both_seeds_the_choice_on_dev_and_one_look_at_test(experiment, scored, report, tinker_server):
     page = Page(report.read_text("utf-8"))
     head = page.row("run")
-    same = [row for row in page.rows if len(row) == len(head)]
-    rows = {row[0]: dict(zip(head, row, strict=True)) for row in reversed(same)}  # of the first table
+    below = page.rows[page.rows.index(head) + 1 :]
+    rows = {row[0]: dict(zip(head, row, strict=True)) for row in takewhile(lambda row: row[0], below)}
     n_test = len(read_split(tinker_server.release, "test"))
     for way, last in (("sft", 2), ("sft_rl", 1)):
         for seed in SEEDS:

@@ -116,7 +116,7 @@ def test_a_model_that_does_not_know_its_contract_has_not_collapsed_and_is_judged
 
     out = run.parent / "judged"
     words = ("--run", str(run), "--release", str(joint_slice), "--out", str(out), "--n-papers", "4")
-    assert tinker_server.run("evaluate.py", *words).stdout.count("accuracy, %") == 2
+    assert "accuracy, %" in tinker_server.run("evaluate.py", *words).stdout
     assert len(read_predictions(out / "predictions.parquet")) == 4
     assert json.loads((out / "run.json").read_text("utf-8"))["settings"]["checkpoint"].endswith("final")
 
