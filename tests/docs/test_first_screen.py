@@ -36,7 +36,7 @@ def test_rows_and_counts_are_those_of_the_example():
     disruptive = [work for work in judged if work["disruption_label"] == "disruptive"]
     single = sum(work["n_i"] + work["n_j"] == 1 for work in disruptive)
     said = " ".join(README.split())
-    assert f"In the example {len(disruptive)} papers whose five years are over are disruptive" in said
-    assert f"Each of {single} among them has a single citer" in said
-    assert f"half of the {len(disruptive)} labels have a chance below 25 % to come back" in said
+    assert f"The example has {len(disruptive)} disruptive papers whose five years are over" in said
+    assert f"A single citer decides {single} of these labels" in said
+    assert f"half of the {len(disruptive)} would come back less than 25 times in 100" in said
     assert statistics.median(work["label_confidence"] for work in disruptive) < 0.25
