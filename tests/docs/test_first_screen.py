@@ -37,6 +37,6 @@ def test_rows_and_counts_are_those_of_the_example():
     single = sum(work["n_i"] + work["n_j"] == 1 for work in disruptive)
     said = " ".join(README.split())
     assert f"The example has {len(disruptive)} disruptive papers whose five years are over" in said
-    assert f"A single citer decides {single} of these labels" in said
-    assert f"half of the {len(disruptive)} would come back less than 25 times in 100" in said
+    assert f"{single} of them have a single citer" in said
+    assert f"half of the {len(disruptive)} labels would come back less than 25 times in 100" in said
     assert statistics.median(work["label_confidence"] for work in disruptive) < 0.25
