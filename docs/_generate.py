@@ -104,7 +104,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         ),
         "gallery.md": render_gallery(notebooks := [read_notebook(path) for path in NOTEBOOKS]),
         **{f"notebooks/{notebook.name}.md": notebook.page for notebook in notebooks},
-        **{f"notebooks/{name}": drawn for notebook in notebooks for name, (_, drawn) in notebook.pictures.items()},
+        **{f"notebooks/{name}": drawn for one in notebooks for name, drawn in one.list_files().items()},
     }
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
@@ -144,10 +144,8 @@ def on_page_content(content: str, page: Page, files: Files, **_: object) -> str:
 
     def fit(found: re.Match[str]) -> str:
         """Let a picture lead to its file, where it can be enlarged; take the narrow one on a phone if there is one."""
-        narrow = found[1].replace(".png", "_narrow.png")
-        source = f'<source media="(max-width: 44em)" srcset="{narrow}">'
-        is_there = posixpath.normpath(posixpath.join(folder, narrow)) in files.src_uris
-        return f'<a href="{found[1]}"><picture>{source if is_there else ""}{found[0]}</picture></a>'
+        is_there = posixpath.normpath(posixpath.join(folder, _name_narrow(found[1]))) in files.src_uris
+        return f'<a href="{found[1]}">{_choose(found[1], found[0]) if is_there else found[0]}</a>'
 
     def lead(target: str, anchor: str) -> str | None:
         return relative(target, anchor, place) if target != place and target in files.src_uris else None
@@ -175,20 +173,43 @@ def _render_formula(found: re.Match[str]) -> str:
     return f"{drawn}<span hidden>{html.escape(write_formula(latex))}</span>"
 
 
+def _name_narrow(name: str) -> str:
+    """Name the file for phones of a picture."""
+    return name.replace(".png", "_narrow.png")
+
+
+def _choose(name: str, image: str) -> str:
+    """Show a picture, on a phone its narrow twin."""
+    return f'<picture><source media="(max-width: 44em)" srcset="{_name_narrow(name)}">{image}</picture>'
+
+
+class Drawing(NamedTuple):
+    """A picture of a notebook, as wide as a page and as wide as a phone."""
+
+    caption: str
+    wide: bytes
+    narrow: bytes
+
+
 class Notebook(NamedTuple):
-    """A notebook as a page, and its pictures by name of file: caption and content."""
+    """A notebook as a page, and its pictures by name of file."""
 
     name: str
     title: str
     question: str
     page: str
-    pictures: dict[str, tuple[str, bytes]]
+    pictures: dict[str, Drawing]
+
+    def list_files(self) -> dict[str, bytes]:
+        """Return the files of its pictures, by name."""
+        narrow = {_name_narrow(name): drawn.narrow for name, drawn in self.pictures.items()}
+        return {name: drawn.wide for name, drawn in self.pictures.items()} | narrow
 
 
 def read_notebook(path: Path) -> Notebook:
     """Make a page from a notebook and the outputs that are kept in it; nothing runs."""
     parts: list[str] = []
-    pictures: dict[str, tuple[str, bytes]] = {}
+    pictures: dict[str, Drawing] = {}
     for cell in json.loads(path.read_text("utf-8"))["cells"]:
         text = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
@@ -202,7 +223,8 @@ def read_notebook(path: Path) -> Notebook:
                 parts.append("".join(shown["text/markdown"]))
             elif "image/png" in shown:
                 name = f"{path.stem}_{len(pictures) + 1}.png"
-                pictures[name] = printed, base64.b64decode(shown["image/png"])
+                kept = shown["image/png"], output["metadata"]["narrow"]
+                pictures[name] = Drawing(printed, *map(base64.b64decode, kept))
                 parts.append(f"![{printed}]({name})")
             else:
                 parts.append(f"```text\n{printed.rstrip()}\n```")
@@ -220,9 +242,9 @@ def render_gallery(notebooks: list[Notebook]) -> str:
     for notebook in notebooks:
         lines += ["", f"## {notebook.title}", "", notebook.question, "", f"[Read it](notebooks/{notebook.name}.md)", ""]
         lines.append('<div class="gallery">')
-        for name, (caption, _) in notebook.pictures.items():
-            text = html.escape(caption, quote=True)
-            image = f'<img src="notebooks/{name}" alt="{text}" loading="lazy">'
+        for name, drawn in notebook.pictures.items():
+            text = html.escape(drawn.caption, quote=True)
+            image = _choose(f"notebooks/{name}", f'<img src="notebooks/{name}" alt="{text}" loading="lazy">')
             link = f'<a href="notebooks/{notebook.name}.html">{image}</a>'
             lines.append(f"<figure>{link}<figcaption>{text}</figcaption></figure>")
         lines.append("</div>")

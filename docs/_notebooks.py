@@ -1,7 +1,7 @@
 """Run the notebooks and keep what they print and draw: python docs/_notebooks.py [NAME ...].
 
 The outputs are kept in the notebooks, so that a reader sees them without running anything. The site makes its pages
-from them (``docs/_generate.py``).
+from them (``docs/_generate.py``). Each notebook runs twice: its pictures for phones are metadata of the others.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import argparse
 import base64
 import io
 import json
-from contextlib import chdir, redirect_stdout
+from collections.abc import Generator
+from contextlib import ExitStack, chdir, contextmanager, redirect_stdout
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest import mock
 
 import matplotlib as mpl
 from IPython.core.displayhook import DisplayHook
@@ -24,12 +27,14 @@ from PIL import Image, ImageOps
 mpl.use("agg")
 from matplotlib import pyplot as plt
 
+from sciscidata import plots
 from sciscidata.plots.figure import take_words
 
 HOME = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((HOME / "notebooks").glob("*.ipynb"))
 _DPI, _COLOURS = 120, 64  # enough for the screen
 _MARGIN = 6  # pixels
+_PHONE_INCHES = 85 / 25.4
 
 
 class _Silent(DisplayHook):
@@ -79,6 +84,33 @@ def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return notebook, shell.user_ns
 
 
+@contextmanager
+def drawing_for_phones() -> Generator[None]:
+    """Draw pictures one column wide, with their panels one below the other."""
+    subplots = plt.subplots
+
+    def stack(
+        rows: int = 1, columns: int = 1, *, figsize: tuple[float, float], **options: object
+    ) -> tuple[Figure, Any]:
+        return subplots(rows * columns, 1, figsize=(_PHONE_INCHES, figsize[1] * rows * columns), **options)
+
+    with ExitStack() as changed:
+        changed.enter_context(mock.patch.object(plt, "subplots", stack))
+        for name in plots.__all__:
+            if name.startswith("plot_"):
+                narrow = partial(getattr(plots, name), width="one")
+                changed.enter_context(mock.patch.object(plots, name, narrow))
+        yield
+
+
+def keep_narrow(notebook: dict[str, Any], narrow: dict[str, Any]) -> None:
+    """Keep the pictures of one run as those for phones of another."""
+    for cell, other in zip(notebook["cells"], narrow["cells"], strict=True):
+        for output, twin in zip(cell.get("outputs", []), other.get("outputs", []), strict=True):
+            if "image/png" in output.get("data", {}):
+                output["metadata"] = {"narrow": twin["data"]["image/png"]}
+
+
 def _show(figure: Figure) -> list[dict[str, Any]]:
     title, caption = take_words(figure)
     said = f"**{title}.** *{caption}*" if title and caption else f"**{title}.**" if title else f"*{caption}*"
@@ -105,6 +137,8 @@ def main() -> None:
     for path in [HOME / "notebooks" / f"{name}.ipynb" for name in names] or NOTEBOOKS:
         with TemporaryDirectory() as folder, chdir(folder):  # without files of an earlier run
             notebook, _ = run_notebook(path)
+        with TemporaryDirectory() as folder, chdir(folder), drawing_for_phones():
+            keep_narrow(notebook, run_notebook(path)[0])
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
+import io
 import json
 import logging
 import re
@@ -12,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from PIL import Image
 from polars.testing import assert_frame_equal
 
 import sciscidata as ssd
@@ -42,6 +45,18 @@ def texts_of(notebook: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
         for output in cell.get("outputs", []):
             shown = output.get("data", {"text/plain": output.get("text")})
             yield cell["id"], "".join(shown.get("text/plain", shown.get("text/markdown"))), "image/png" in shown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_picture_has_a_twin_for_phones(name: str):
+    notebook = json.loads((REPOSITORY / "notebooks" / f"{name}.ipynb").read_text("utf-8"))
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    pictures = [output for output in outputs if "image/png" in output.get("data", {})]
+    for output in pictures:
+        texts = output["data"]["image/png"], output["metadata"]["narrow"]
+        wide, narrow = (Image.open(io.BytesIO(base64.b64decode(text))).width for text in texts)
+        assert 2 * narrow < wide < 900
+    assert pictures
 
 
 def numbers_of(text: str) -> list[float]:
