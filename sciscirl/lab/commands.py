@@ -278,7 +278,7 @@ def sweep(
 ) -> None:
     """Train presets with several seeds and compare them.
 
-    Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
+    Other options and recipes can be varied, too. A sweep that was stopped goes on with the same command, and
     takes more seeds.
 
     Args:

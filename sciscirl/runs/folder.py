@@ -17,7 +17,7 @@ from sciscirl.errors import SciSciRLError
 
 #: End of the message of a failure after which a run can be resumed.
 RESUME_HINT: Final = " The run goes on from its last checkpoint: behavior_if_log_dir_exists=resume."
-_DEPTH: Final = 4  # way to train / seed / checkpoints / checkpoint-50
+_DEPTH: Final = 4  # recipe / seed / checkpoints / checkpoint-50
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Compare models on the same held-out papers: by how much they differ, and whether that may be chance.
 
-A model may be one evaluation, or a way to train that was repeated with several seeds.
+A model may be one evaluation, or a recipe that was repeated with several seeds.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def compare_predictions(
     resamples of the papers that are the same for all models, so that what is due to the papers cancels out of
     differences. A paper is drawn with all its answers, so intervals also cover what other draws would have answered.
 
-    A way to train that was repeated has a table for each seed. Its score is the mean over the seeds. Student's t says
+    A recipe that was repeated has a table for each seed. Its score is the mean over the seeds. Student's t says
     how far it may be off because of them, with as many degrees of freedom as there are seeds, less one. That is added
     in squares to what resamples of the papers say. Differences are taken seed by seed where both have the same seeds.
 

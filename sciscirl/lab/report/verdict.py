@@ -1,4 +1,4 @@
-"""Did training help? One way to train against its start, the best baseline and one label for all, on the same papers.
+"""Did training help? One recipe against its start, the best baseline and one label for all, on the same papers.
 
 ``judge_training`` makes the headline of ``sciscirl report`` and of ``sciscirl compare --start --trained``.
 """
@@ -62,7 +62,7 @@ class Group:
 
 
 class Against(NamedTuple):
-    """A way to train minus another model on the same papers."""
+    """A recipe minus another model on the same papers."""
 
     name: str
     score: float
@@ -70,7 +70,7 @@ class Against(NamedTuple):
 
     @property
     def gain(self) -> Estimate:
-        """How much better the way to train is."""
+        """How much better the recipe is."""
         return self.pair.differences[BEST]
 
 
@@ -121,7 +121,7 @@ def is_trained(run: RecordedRun) -> bool:
 
 
 def find_start(way: Repeated, group: Group) -> Start | None:
-    """Find what a way to train answered before, at step 0. Else take its base model, asked most alike."""
+    """Find what a recipe answered before, at step 0. Else take its base model, asked most alike."""
     if first_of(way).role == "trained":
         named = next(other for other in group.ways if first_of(other).role == "start")
         tables = tables_of(named)
@@ -153,7 +153,7 @@ def _at_step_0(run: RecordedRun) -> pl.DataFrame | None:
 
 
 def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULTS) -> Verdict:
-    """Compare a way to train with its start, the best constant answer and the best baseline.
+    """Compare a recipe with its start, the best constant answer and the best baseline.
 
     Training helped if all of this holds; else the verdict says what is missing:
 

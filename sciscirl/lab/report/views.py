@@ -132,7 +132,7 @@ _PUBLISHED_HEAD: Final = ("", "step", *PUBLISHED_METRICS)
 
 
 def view_cost(runs: Sequence[RecordedRun]) -> Section | None:
-    """Show what every way of training took, all its seeds together: tokens, dollars and time, where logged."""
+    """Show what every recipe took, all its seeds together: tokens, dollars and time, where logged."""
     rows: list[list[str]] = []
     for way in find_repeated(run for run in runs if run.kind in {"rl", "sft"}):
         every = [*way.runs.values()]

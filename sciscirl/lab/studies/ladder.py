@@ -324,12 +324,12 @@ def render_ladder(result: LadderResult) -> str:
     """Write the table as the page of the ladder has it, what dev chose, and how often test was looked at."""
     comparison = result.comparison
     reference = comparison.config.reference
-    less = {pair.left: show_estimate(pair.differences["label_match"], signed=True) for pair in comparison.pairs}
+    minus = {pair.left: show_estimate(pair.differences["label_match"], signed=True) for pair in comparison.pairs}
     rows = [
-        [printable(name), show_estimate(scores["label_match"]), less.get(name, ""), comparison.saw.get(name, "")]
+        [printable(name), show_estimate(scores["label_match"]), minus.get(name, ""), comparison.saw.get(name, "")]
         for name, scores in comparison.scores.items()
     ]
-    table = [f"| | label_match | less `{reference}` | knows |", "|---|---|---|---|"]
+    table = [f"| | accuracy | minus `{reference}` | knows |", "|---|---|---|---|"]
     table += [f"| {' | '.join(row)} |" for row in rows]
     chosen = [
         f"{printable(name)}: {', '.join(f'{step:,} (seed {seed})' for seed, step in by_seed.items())}"

@@ -99,7 +99,7 @@ _ONLY_RL: Final = {"rollouts_per_step", *_OF_SFT} | (_BY_REWARD - _ON_GOLD)
 class PlannedRun:
     """A run of a sweep."""
 
-    name: str  # of its way to train: preset, varied options, way
+    name: str  # of its recipe: preset, varied options, way
     way: Way
     seed: int
     folder: Path
@@ -296,7 +296,7 @@ class SweepResult:
 
 
 async def run_sweep(options: SweepOptions) -> SweepResult:
-    """Train every run of a sweep that has not ended, then compare the ways to train by their last evaluations.
+    """Train every run of a sweep that has not ended, then compare the recipes by their last evaluations.
 
     A run that fails or collapses does not keep the others from being trained. The table is ``sweep.csv`` and
     ``sweep.parquet``.
@@ -495,7 +495,7 @@ def _refuse_unbegun(run: PlannedRun) -> None:
 
 
 def _end_by(run: PlannedRun, error: Exception) -> _End:
-    """Say how a run ended: a defect in one way to train must not cost the night of the others."""
+    """Say how a run ended: a defect in one recipe must not cost the night of the others."""
     if isinstance(error, CollapseError):
         return _End()  # the run is over, and is compared as it is
     if isinstance(error, SciSciDataError):
@@ -544,7 +544,7 @@ def find_untrained(read: Sequence[tuple[PlannedRun, RecordedRun]]) -> dict[str, 
 def make_table(
     comparison: Comparison, kinds: Mapping[str, str], read: Sequence[tuple[PlannedRun, RecordedRun]]
 ) -> pl.DataFrame:
-    """Make one row for each way to train, the untrained model and each baseline: means over seeds, with intervals.
+    """Make one row for each recipe, the untrained model and each baseline: means over seeds, with intervals.
 
     Reinforcement learning also has means over its steps: ties, reward, right answers, and rollouts per second.
     """
