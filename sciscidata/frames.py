@@ -22,8 +22,8 @@ _NEEDS: Final = "needs a frame: of Polars, pandas, Arrow, DuckDB, or one with __
 def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | None = None) -> pl.LazyFrame:
     """Return a frame of any library as a lazy frame of Polars.
 
-    Of pandas only ``columns`` are converted (None: all), since a column may hold anything. An index with a name becomes
-    a column.
+    From pandas only ``columns`` are converted (None: all), since a column may hold anything. An index with a name
+    becomes a column.
     """
     if isinstance(frame, pl.LazyFrame | pl.DataFrame):
         return frame.lazy()

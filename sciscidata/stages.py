@@ -102,8 +102,8 @@ def ingest(
 ) -> Corpus:
     """Read a source once into a corpus on disk. Every later stage reads the corpus.
 
-    Of a newer snapshot, or newer records, only parts that are new or changed are read. The corpus has the same bytes as
-    a fresh one, and the old one can be read until all of it is there.
+    From a newer snapshot, or newer records, only parts that are new or changed are read. The corpus has the same bytes
+    as a fresh one, and the old one can be read until all of it is there.
 
     Args:
         source: any source but the OpenAlex API, which gives a sample, or a corpus on disk. A Corpus (works, citations,

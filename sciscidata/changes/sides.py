@@ -41,7 +41,7 @@ class Side(NamedTuple):
         name: what it is called, a path or "A".
         kind: release, corpus, scores or frame.
         rows: ``work_id`` and the columns of COMPARED that it knows, one row per work; maybe ORIGINAL_ID, and
-            ``primary_field`` where labels are by rank. Of a file of scores they are sorted.
+            ``primary_field`` where labels are by rank. Those of a file of scores are sorted.
         dois: ``work_id`` and ``doi``. None: it knows no DOIs.
         stated: settings by name, as the manifest or the file states them.
         measure: the convention of the CD index. None: it is not stated.

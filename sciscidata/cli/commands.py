@@ -139,7 +139,7 @@ def ingest(
 ) -> None:
     """Read a whole source once into a corpus on disk. A run that was stopped goes on where it ended.
 
-    Of a newer snapshot, or newer records, only what is new or changed is read into the same folder.
+    Given a newer snapshot, or newer records, it reads only what is new or changed into the same folder.
 
     Shown:
         --source --input --works --citations --tables-preset --id --year --citing --cited --exports --sciscinet

@@ -27,7 +27,7 @@ def home_of(place: Path) -> Path:
 
 
 def take_over(out: Path, stay: Collection[str]) -> None:
-    """Let the whole version in NEXT become the corpus. Of the old files only those named in ``stay`` remain.
+    """Let the whole version in NEXT become the corpus. Old files remain only if ``stay`` names them.
 
     A run that is killed leaves no corpus, or a whole one. The next run finishes it.
     """

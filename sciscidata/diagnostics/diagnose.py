@@ -228,7 +228,7 @@ def find_successors(works: pl.LazyFrame, earlier: pl.LazyFrame) -> pl.DataFrame:
     """Infer which works that are gone were merged into which: ``work_id``, ``successor_id``.
 
     OpenAlex publishes no list of merges. It documents a trail: the surviving work takes over the locations of the other
-    one. Of these, WORKS holds the DOI. So a work of ``earlier`` that ``works`` lacks was merged into the one work that
+    one. WORKS holds the DOI. So a work of ``earlier`` that ``works`` lacks was merged into the one work that
     has its DOI now. A work without a DOI leaves no trail here. Source: help.openalex.org, "Tracing merges: location IDs
     move to the surviving work" (2026-08-17).
     """

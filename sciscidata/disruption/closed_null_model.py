@@ -51,7 +51,7 @@ def compute_expected_cd_index(
     handball the means correlate with those of 1,000 draws at 0.999, and z at 0.995 and 0.998 (Spearman). On the small
     example these are 0.988 and 0.964. The mean is off by 0.003 to 0.009 on average where 500 works or more have a
     spread, by 0.004 to 0.127 where fewer have one (30 cuts of graphs and worlds). A warning then says to draw. Draw
-    where a single work matters, too: some are off by 0.5.
+    also where a single work matters: some are off by 0.5.
 
     Args:
         works: WORKS; only work_id and publication_year are read.

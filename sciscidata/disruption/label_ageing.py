@@ -41,7 +41,7 @@ class AgeingError(NamedTuple):
         observed: share of works whose later label is the same.
         calibration_error: how far predicted and observed are apart in ten bins of the chance, the mean over works.
         by_chance: what the calibration error would be on average if every chance were right.
-        brier: mean square of the chance less what came, 0 to 1.
+        brier: mean square of the chance minus what came, 0 to 1.
         brier_of_base_rate: the same if every work had the share of the older works as its chance.
         sharpness: standard deviation of the chances.
     """

@@ -67,7 +67,7 @@ def compute_label_confidence(
     Returns:
         The rows of ``scores`` in their order. ``label_confidence`` (Float64, 0 to 1) is the probability of the work's
         own label, ``p_consolidating``, ``p_neutral`` and ``p_disruptive`` (Float64) that of each; they add up to 1.
-        All are null where ``cd_index`` is null or NaN. Of labels by rank they add up to the probability of any label,
+        All are null where ``cd_index`` is null or NaN. For labels by rank they add up to the probability of any label,
         and are null in cells without cut-offs. Off by less than 1e-9 where n_k is below 256 or has no say in the label,
         else by less than 1e-5.
 

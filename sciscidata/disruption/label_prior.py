@@ -185,7 +185,7 @@ def find_sides(pairs: Int64Array) -> tuple[float, float, float, float]:
     A choice by label changes how many works a side has, and not how they lie on it. So each number of digits has a beta
     prior, and each side a factor; all are those that make ``pairs`` most likely, by scoring.
 
-    Returns the logarithms: above less below, their mean, and the standard error of each.
+    Returns the logarithms: above minus below, their mean, and the standard error of each.
     """
     classes = [one for one in pairs if one.sum() - one[0, 0] >= FEWEST_WORKS] or [pairs.sum(axis=0)]
     n, i = np.array([(n, i) for n in range(1, MOST_CITERS + 1) for i in range(n + 1)]).T

@@ -65,8 +65,8 @@ def find_effect_of_missing_data(
 
     Returns:
         MISSING_DATA. ``missing``: ``"nothing"``, ``"citations"`` or ``"references"``; ``share``: how much. ``label``:
-        ``"all"`` or a label. ``works`` have it although data are missing, ``label_share`` of all. Of those that have it
-        in the whole data, ``share_same`` keep it, and ``share_lost`` have no label or citer left.
+        ``"all"`` or a label. ``works`` have it although data are missing, ``label_share`` of all. Among those that have
+        it in the whole data, ``share_same`` keep it, and ``share_lost`` have no label or citer left.
         ``ceiling_accuracy`` and ``ceiling_macro_f1`` are those of ``find_label_ceiling`` with data missing, in the rows
         of ``"all"``.
 

@@ -71,7 +71,8 @@ class NoiseEffect:
         Args:
             slope: from a regression on ``cd_index`` of these works.
             standard_error: that of the slope.
-            explained: R2 of the index on the other predictors. What these explain is not noise, so less is left.
+            explained: R2 of the index on the other predictors. The variance that
+                these explain is not noise.
 
         Raises:
             ConfigError: if the other predictors explain as much as there is without the noise, or the error is below 0.

@@ -356,7 +356,7 @@ def plot_windows(
         longer: the same, of the other window. It may be the same frame, if it has several windows.
         thresholds: where labels end; ``LabelThresholds()`` when None.
         windows: years of both windows, to name them, since scores do not say theirs; of one, None: no upper bound.
-            Without them the axes say "shorter window" and "longer window". Of one frame with one further window, the
+            Without them the axes say "shorter window" and "longer window". For one frame with one further window, the
             second is that.
         population: as in ``measure_by``; works count that are judged in both windows.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.

@@ -70,7 +70,7 @@ def plot_work(explanation: Explanation, **look: Unpack[Look]) -> Figure:
     One panel. Time runs to the right. Left of the work are its references, larger the more of its citers cite them too,
     hollow if no citer does; the older, the closer together. Those of no known year stand above "?". Right of it is a
     dot for each citer by year: above, in the colour of disruptive, those of n_i; below, in that of consolidating, those
-    of n_j. The bars at the bottom count works that cite only its references, n_k. Of up to 60 citers lines show who
+    of n_j. The bars at the bottom count works that cite only its references, n_k. With up to 60 citers, lines show who
     cites what. Where dots would be too small to see, bars count citers.
 
     Args:

@@ -356,7 +356,7 @@ _KINDS = "a release, a corpus, a graph, an export, a file of scores or a backgro
 class Verified(NamedTuple):
     """What was checked, and what it holds: works of a release by split; rows or files of anything else.
 
-    Of a release, ``recomputed`` says which columns followed again from which numbers, and which did not and why;
+    For a release, ``recomputed`` says which columns followed again from which numbers, and which did not and why;
     ``changed`` names documents that a hub or an author has changed.
     """
 
@@ -418,7 +418,7 @@ def verify(path: str | Path) -> Verified:
         path: the folder or file.
 
     Returns:
-        ``kind``, ``path`` and ``counts``: works of a release by split, or rows, pairs or files of anything else. Of a
+        ``kind``, ``path`` and ``counts``: works of a release by split, or rows, pairs or files of anything else. For a
         release also ``recomputed``: ``.done`` names columns, and the numbers that they were recomputed from; ``.left``
         the others, and why. And ``changed``: documents that were changed since.
 

@@ -179,7 +179,7 @@ def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: 
     the field decides instead: test has works of these fields only, and train and dev works of others.
 
     With ``n_dev``, works with the highest keys are kept for the development split: ``n_dev / (n_train + n_test +
-    n_dev)`` of all keys. Of these each class gets its quota with the highest keys. No data move a work between dev and
+    n_dev)`` of all keys. Each class gets its quota of these, with the highest keys. No data move a work between dev and
     the others. Train and test are those of ``n_dev=0``, or the draw raises an error.
 
     Args:

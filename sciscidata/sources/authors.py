@@ -64,7 +64,7 @@ def scan_authors(
 
     Returns:
         work_id (Int64, as in WORKS) and author_id (Int64; String of exports, and where a table has text), each pair
-        once. Of exports and tables that is all, unordered. Records of OpenAlex say more, in the order of their lists,
+        once. Exports and tables have only these, unordered. Records of OpenAlex say more, in the order of their lists,
         those of a snapshot from its newest part on:
         author_number (Int32, from 1), author_position (String: first, middle or last), is_corresponding (Boolean),
         author_name (String, as the work prints it; in records before 2024 OpenAlex's name of the author) and orcid

@@ -111,8 +111,8 @@ def read_labelled_files(
 ) -> LabelledRows:
     """Read the files once into one Parquet file of the cache, in bounded memory; a later run uses the same file.
 
-    Without ``is_scored``, a row needs only a title or an abstract. Where files have no ids, the text is the id. Of
-    equal texts only the first row is read. ``advance`` gets bytes.
+    Without ``is_scored``, a row needs only a title or an abstract. Where files have no ids, the text is the id. If
+    texts are equal, only the first row is read. ``advance`` gets bytes.
     """
     files = find_labelled_files(config.inputs)
     inputs = state_files(files)

@@ -175,8 +175,8 @@ def scan_records(config: RecordsConfig) -> Corpus:
 
     Later collects read the result. It lies in the place for temporary
     files (TMPDIR) until Python ends; the log says so. Files that have changed since are parsed again. A query for some
-    first rows (``head``) reads no more than it needs. Of a repeated work the first counts, in the order of files and
-    lines. This needs about 100 bytes per work. A warning counts the skipped lines when the files are parsed.
+    first rows (``head``) reads no more than it needs. If a work is repeated, the first counts, in the order of files
+    and lines. This needs about 100 bytes per work. A warning counts the skipped lines when the files are parsed.
 
     Returns:
         WORKS and CITATIONS in the order of files and lines (the streaming engine may change it).

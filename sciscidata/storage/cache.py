@@ -96,7 +96,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
 
     With ``resume``, ``make`` finds the files that a killed run has finished. Their SHA-256 stand in a file that
     ``sha256sum -c`` reads, and are compared before the folder is used again. A damaged folder is made again, with a
-    warning. Of two runs at the same time, the first one counts.
+    warning. If two run at the same time, the first one counts.
     """
     refuse_link(target)
     was_there = target.exists()  # asked first: another run may be about to make it

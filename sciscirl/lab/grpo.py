@@ -214,7 +214,7 @@ def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: obj
 class Player:
     """Plays the papers of a step: what TRL calls a rollout function. TRL's prompts are places of papers in order.
 
-    Of several processes, each plays the papers that TRL gives it.
+    With several processes, each plays the papers that TRL gives it.
 
     Answers depend on seed, step, prompt, place and weights: a resumed run samples the same ones.
     """

@@ -37,7 +37,7 @@ _TEMPLATE_S: Final = 3  # a real one takes milliseconds
 def choose_renderer(model_name: str) -> str:
     """Name the chat format of a model, without thinking if possible: the contracts allow nothing before the JSON.
 
-    Of a folder it is the format that writes a prompt as the model's own chat template does.
+    For a folder it is the format that writes a prompt as the model's own chat template does.
     """
     if recommended := _recommend(model_name):
         return next((name for name in recommended if name.endswith("_disable_thinking")), recommended[0])

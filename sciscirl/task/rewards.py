@@ -336,7 +336,7 @@ def score_answer(
         table: what each case earns, for example ``TaskRules.table``.
         weights: how much each label counts (``TaskRules.weigh``). The task part is the sum of what the answer would
             earn with each label, times its weight. With the chances of the labels it is what the answer earns on
-            average if the work is cited anew. For a forecast this is the quadratic score against the chances, less the
+            average if the work is cited anew. For a forecast this is the quadratic score against the chances, minus the
             same amount for all answers. Empty: the gold label counts whole.
         paper: what a reward that is a function sees.
 

@@ -69,8 +69,8 @@ def scan_exports(config: ExportsConfig) -> Corpus:
 
     A cited reference is the work of the files that has its DOI, or one of its DOIs. Else it is the one with its author,
     year, volume, page and initial of the journal (of Scopus, or its title). Others have an id of their own, the same
-    wherever they are equal. The log says which form of references each file has. Of a work that is there twice, by id
-    or in both databases by DOI, the first counts. All records are held in memory, about 20 KB for each.
+    wherever they are equal. The log says which form of references each file has. If a work is there twice, by id or in
+    both databases by DOI, the first counts. All records are held in memory, about 20 KB for each.
 
     Returns:
         WORKS with ``original_id``, in the order of work_id, and CITATIONS. The id is the accession number (WOS:... or

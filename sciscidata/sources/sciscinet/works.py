@@ -37,7 +37,7 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
     """Make the WORKS columns ``work_id``, ``primary_field`` and ``concepts``: one row per work with a field, unordered.
 
     The concepts are a work's first eight fields: lowest level (0 has the 19 broad ones), highest score, name, id. The
-    primary field is the first. Of several rows of a field, the first name counts.
+    primary field is the first. If a field has several rows, the first name counts.
     """
     schema = {name: WORKS[name] for name in ("work_id", "primary_field", "concepts")}
 

@@ -54,7 +54,7 @@ def read_authors(
 ) -> Iterator[tuple[pl.DataFrame, list[int]]]:
     """Read columns of AUTHORS, and list works with their first 100 authors only.
 
-    Of a work that is there twice, the first counts; ``seen`` has the works of files before, and takes these. After all
+    If a work is there twice, the first counts; ``seen`` has the works of files before, and takes these. After all
     that can be read of a damaged file, a CorruptRecordError says so.
     """
     columns = [name for name in AUTHORS if name in {"work_id", "author_id", *columns}]

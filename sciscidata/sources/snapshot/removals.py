@@ -84,8 +84,8 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
 def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_works: int) -> pl.DataFrame:
     """Find the rows that do not count: deleted works, and all copies of a work but that of the last of ``parts``.
 
-    A deleted work that occurs twice has two rows. Up to 16 million of ``n_works`` are sorted by id. Of more, the parts
-    are read from the newest back, and each id is a bit: 1 GB for all of OpenAlex.
+    A deleted work that occurs twice has two rows. Up to 16 million of ``n_works`` are sorted by id. If there are more,
+    the parts are read from the newest back, and each id is a bit: 1 GB for all of OpenAlex.
     """
     frames = [REMOVED.to_frame()]
     n_sorted, least = n_works, 0

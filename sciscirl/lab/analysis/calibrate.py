@@ -155,8 +155,8 @@ def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
 def find_noise(predictions: pl.DataFrame) -> dict[str, float]:
     """Return p of each label's probabilities, or of the confidence: whether they tell right labels from others.
 
-    It is how often the gold labels would be as probable if they were dealt to the papers anew. Of several answers to a
-    paper the mean counts. Invalid answers are left out; without a valid one there is nothing to test.
+    It is how often the gold labels would be as probable if they were dealt to the papers anew. If a paper has several
+    answers, their mean counts. Invalid answers are left out; without a valid one there is nothing to test.
 
     Source: permutation test, Good 2005; p with one added, Phipson & Smyth 2010, doi:10.2202/1544-6115.1585.
     """

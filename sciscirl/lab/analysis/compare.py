@@ -156,7 +156,7 @@ def compare_predictions(
     differences. A paper is drawn with all its answers, so intervals also cover what other draws would have answered.
 
     A recipe that was repeated has a table for each seed. Its score is the mean over the seeds. Student's t says
-    how far it may be off because of them, with as many degrees of freedom as there are seeds, less one. That is added
+    how far it may be off because of them, with one degree of freedom fewer than there are seeds. That is added
     in squares to what resamples of the papers say. Differences are taken seed by seed where both have the same seeds.
 
     p is of a test that permutes papers: it swaps the answers of both to a paper, of all seeds together. It asks how

@@ -21,7 +21,7 @@ def count_processes() -> int:
 
 
 def settle_processes() -> None:
-    """Refuse several GPUs in one process (SciSciRLError). Of several processes, the first speaks."""
+    """Refuse several GPUs in one process (SciSciRLError). With several processes, only the first speaks."""
     n_gpus = torch.cuda.device_count()
     if count_processes() == 1:
         if n_gpus > 1:

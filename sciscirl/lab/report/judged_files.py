@@ -49,7 +49,7 @@ def find_predictions(path: Path) -> Path:
 def read_named(words: Sequence[str], n_whole: int = 0) -> dict[str, JudgedFile]:
     """Read ``PATH`` or ``NAME=PATH``, by name.
 
-    Of sweeps each run is read, and of a folder of result files each of these. The first ``n_whole`` words name one
+    Each run of a sweep is read, and each result file of a folder. The first ``n_whole`` words name one
     file or folder each.
     """
     split = [_split(word) for word in words]

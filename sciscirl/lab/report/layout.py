@@ -66,7 +66,7 @@ _TITLES: Final = {"label_match": "accuracy", "macro_f1": "macro-F1", "min_class_
 
 
 def show_title(metric: str) -> str:
-    """Write the name of a metric for readers; one of your own says if less is better."""
+    """Write the name of a metric for readers; one of your own says whether a lower value is better."""
     return METRICS[metric].title if metric in METRICS else _TITLES.get(metric, metric)
 
 

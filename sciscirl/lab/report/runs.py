@@ -244,7 +244,7 @@ def read_runs(folders: Sequence[Path]) -> list[RecordedRun]:
 def find_repeated(runs: Iterable[RecordedRun]) -> list[Repeated]:
     """Put runs together that differ in nothing but the seed, and their final evaluations; baselines are left out.
 
-    Of weights that runs started from, only counts how they were trained. Evaluations with the same role are seeds.
+    For weights that runs started from, only how they were trained counts. Evaluations with the same role are seeds.
     """
     groups: dict[str, dict[int, RecordedRun]] = {}
     of_training: tuple[str, int, str] = ("", 0, "")  # name, seed and group of the run before

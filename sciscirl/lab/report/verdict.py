@@ -158,7 +158,7 @@ def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULT
     Training helped if all of this holds; else the verdict says what is missing:
 
     - The interval of the gain in BEST over papers, draws and seeds lies above 0, and p is below 1 - level.
-    - So does that of KNOWS minus the best constant answer to these papers: guesses gain macro-F1, too.
+    - So does that of KNOWS minus the best constant answer to these papers: guesses gain macro-F1 as well.
     - Both sides were asked greedily, or several times for each paper. Else another draw may say otherwise.
     - There are at least FEWEST papers.
 

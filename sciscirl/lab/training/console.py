@@ -158,7 +158,7 @@ def show_start(*, is_local: bool) -> Generator[None]:
 def follow_run(folder: Path, model: str, project: str | None = None, name: str | None = None) -> Generator[None]:
     """Show a line for each step while the block runs, and one at least every half minute; warn of what is wrong.
 
-    Of the cookbook's console only these lines and warnings are left; ``logs.log`` in the folder has all.
+    Only these lines and warnings are left of the cookbook's console; ``logs.log`` in the folder has all.
     """
     from tinker_cookbook.utils import ml_log
 
