@@ -57,6 +57,7 @@ def test_the_readme_quotes_the_second_test(show: ModuleType):
     rows = {row["set"]: row for row in show.read_kept("second")["rows"]}
     known = "references, coupling and CD"
     middle, low, high = (100 * share for share in rows[known]["accuracy"])
-    assert f"{middle:.1f} % [{low:.1f}, {high:.1f}] without any text" in README
+    said = " ".join(README.split())
+    assert f"without any text) gets {middle:.1f} % (95 % interval {low:.1f} to {high:.1f})" in said
     middle, low, high = (100 * share for share in rows[f"words, {known}"][f"over {known}"])
-    assert f"Words add {middle:.1f} points [{low:.1f}, {high:.1f}]" in README
+    assert f"Words of title and abstract add {middle:.1f} points ({low:.1f} to {high:.1f})" in said
