@@ -116,7 +116,7 @@ class Comparison:
             parts.append(f"{flow['ceased']:,} {'is' if flow['ceased'] == 1 else 'are'} no longer judged")
         if moved:
             has = "has" if moved == 1 else "have"
-            text = f"Not the same: {moved:,} of {both} ({moved / n_both:.1%}) {has} another label"
+            text = f"Not the same: {moved:,} of {both} ({100 * moved / n_both:.1f} %) {has} another label"
         elif other:
             text = f"Same labels, other indices: {other:,} of {both} {'has' if other == 1 else 'have'} another index"
         else:

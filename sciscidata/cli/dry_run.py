@@ -106,7 +106,7 @@ def _describe_classes(config: BuildConfig, found: ToRead) -> list[str]:
 
 
 def _list_shares(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{label} {share:.1%}" for label, share in shares.items())
+    return ", ".join(f"{label} {100 * share:.1f} %" for label, share in shares.items())
 
 
 def _list_counts(counts: Mapping[str, int]) -> str:

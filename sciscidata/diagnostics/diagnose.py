@@ -387,7 +387,7 @@ def _worst(groups: Sequence[dict[str, Any]], n: int, of: int, *, low: bool) -> s
         return ""
     share, of_all = worst["n"] / worst["of"], n / of
     is_worse = share * _WORST < of_all if low else share > _WORST * of_all
-    return f"{worst.get('year', worst.get('field'))} ({share:.1%})" if is_worse else ""
+    return f"{worst.get('year', worst.get('field'))} ({100 * share:.1f} %)" if is_worse else ""
 
 
 def _check_common_ids(graph: CitationGraph, ends: _Ends, edges: Edges, works: pl.LazyFrame) -> Check:

@@ -107,7 +107,8 @@ def find_effect_of_missing_data(
             if population == "judged":
                 where, remedy = " in a window that is over", "more works or years, or population='all'"
             raise EmptyInputError(
-                f"{stage}: with {share:.0%} of {kind} missing, no work has a label and a citer{where}. Give {remedy}."
+                f"{stage}: with {100 * share:.0f} % of {kind} missing, no work has a label and a citer{where}. "
+                f"Give {remedy}."
             )
         if kind == "nothing":
             whole = rows.select("work_id", "disruption_label")

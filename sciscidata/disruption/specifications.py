@@ -270,18 +270,19 @@ class Multiverse:
         side = {1: "above 0", -1: "below 0", 0: "on either side of 0"}[self.sign]
         text = (
             f"{counted(len(known), 'specification')}: estimates from {least:.4g} to {most:.4g}, median {middle:.4g}; "
-            f"{self.share_same_sign:.1%} {side}"
+            f"{100 * self.share_same_sign:.1f} % {side}"
         )
         if self.share_off_zero is not None:
             here, there = ("off 0 there", "on the other side") if self.sign else ("above 0", "below")
-            text += f", {self.share_off_zero:.1%} with an interval {here} and {self.share_against:.1%} {there}"
+            text += f", {100 * self.share_off_zero:.1f} % with an interval {here}"
+            text += f" and {100 * self.share_against:.1f} % {there}"
         text += "."
         influence = self.influence
         if influence.height and influence["share_of_variance"][0] is not None:
             first = influence.row(0, named=True)
             text += (
                 f" The choice of {first['choice'].replace('_', ' ')} matters most: it explains "
-                f"{first['share_of_variance']:.0%} of the variance, with means from {first['mean_lowest']:.4g} "
+                f"{100 * first['share_of_variance']:.0f} % of the variance, with means from {first['mean_lowest']:.4g} "
                 f"({first['lowest']}) to {first['mean_highest']:.4g} ({first['highest']})."
             )
         return text + (f" {counted(self.n_failed, 'specification')} without an estimate." if self.n_failed else "")

@@ -84,7 +84,7 @@ def edges_of(graph: CitationGraph) -> Edges:
 
 def say_share(n: int, of: int, noun: str, predicate: str) -> str:
     """Say how many of all are something."""
-    return f"{n:,} of {of:,} {noun}{f' ({n / of:.1%})' if of else ''} {predicate}"
+    return f"{n:,} of {of:,} {noun}{f' ({100 * n / of:.1f} %)' if of else ''} {predicate}"
 
 
 def say_few_joined(edges: Edges) -> str:

@@ -93,7 +93,7 @@ def _describe_data(manifest: Mapping[str, Any]) -> Iterator[str]:
     cited = next((check for check in manifest.get("diagnostics", []) if check["name"] == "cited_ids"), None)
     if cited is not None and cited["of"]:
         known = cited["of"] - cited["n"]
-        share = f"{known:,} ({known / cited['of']:.1%})"
+        share = f"{known:,} ({100 * known / cited['of']:.1f} %)"
         yield f"They cite {cited['of']:,} different works, of which {share} are among those read."
 
 

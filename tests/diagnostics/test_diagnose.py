@@ -97,7 +97,7 @@ def test_missing_references_are_counted_by_year_and_field():
     row = found(works, citations.filter(~pl.col("citing_id").is_in(lost.implode())))["no_references"]
     assert row["n"] > before["n"]
     assert {group["year"]: group["n"] == group["of"] for group in row["by_year"]}[1999]
-    assert row["text"].endswith("there is no score; most so in 1999 (100.0%)")
+    assert row["text"].endswith("there is no score; most so in 1999 (100.0 %)")
     assert {group["field"] for group in row["by_field"]} == {"Strings", "Branes"}
     assert sum(group["n"] for group in row["by_field"]) == row["n"]
 
@@ -322,7 +322,7 @@ def _mistakes(works: pl.DataFrame, citations: pl.DataFrame) -> dict[str, tuple[p
     swapped = citations.select(citing_id="cited_id", cited_id="citing_id")
     return {
         "swapped": (works, swapped, "lead to a later work: are citing and cited swapped?"),
-        "other ids": (works, citations.select(pl.all() + 10**12), "0.0%) join two works: are the ids of citations"),
+        "other ids": (works, citations.select(pl.all() + 10**12), "0.0 %) join two works: are the ids of citations"),
         "no citation": (works, citations.clear(), "there is no citation"),
         "no year": (works.with_columns(publication_year=pl.lit(None, pl.Int32)), citations, "null for all 1,500 works"),
     }

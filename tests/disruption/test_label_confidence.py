@@ -396,7 +396,7 @@ def test_labels_with_missing_data_are_those_of_the_citations_that_a_hash_leaves(
     ceiling = find_label_ceiling(ssd.compute_cd_index(works, citations), population="all")
     assert every["ceiling_accuracy"][0] == pytest.approx(ceiling.accuracy)
     assert ceiling.works == cited.collect().height
-    with pytest.raises(EmptyInputError, match="with 100% of citations missing, no work has a label"):
+    with pytest.raises(EmptyInputError, match="with 100 % of citations missing, no work has a label"):
         find_effect_of_missing_data(works, citations, citations_missing=[1])
     with pytest.raises(ConfigError, match=r"references_missing is \(1.5,\)"):
         find_effect_of_missing_data(works, citations, references_missing=[1.5])

@@ -365,13 +365,13 @@ def test_the_shares_of_signs_and_intervals_are_those_counted_by_hand():
     gone = a_table(3.0, 0.5, -2.0, 4.0).with_columns(estimate=pl.col("estimate").replace(-2.0, None))
     assert Multiverse(gone).share_off_zero == pytest.approx(2 / 3)  # an interval without an estimate does not count
     assert (without.share_same_sign, without.share_off_zero) == (1.0, None)
-    assert "100.0% above 0." in without.describe()
+    assert "100.0 % above 0." in without.describe()
 
 
 def test_where_as_many_estimates_lie_above_as_below_intervals_are_told_by_side():
     found = Multiverse(a_table(3.0, -3.0, 4.0, -0.5))
     assert (found.sign, found.share_off_zero, found.share_against) == (0, 0.5, 0.25)
-    assert "50.0% on either side of 0, 50.0% with an interval above 0 and 25.0% below." in found.describe()
+    assert "50.0 % on either side of 0, 50.0 % with an interval above 0 and 25.0 % below." in found.describe()
 
 
 @pytest.mark.parametrize("value", [0.1, 0.7, 1 / 3, 0.001, -1e9, 0.0])

@@ -58,7 +58,7 @@ def test_every_scramble_is_found_and_the_records_themselves_pass(frames, kind):
     assert judge(works, citations, n_batches=12) is None
     for scramble, expected in SCRAMBLES.values():
         assert expected in judge(works.with_columns(**scramble), citations, n_batches=12)
-    assert judge(works, citations.clear(), n_batches=2).startswith("with references 0.0% of")
+    assert judge(works, citations.clear(), n_batches=2).startswith("with references 0.0 % of")
     assert "references that name a work" in judge(works, citations, n_malformed=citations.height)
     few = works.head(900).with_columns(title=pl.lit(None, pl.String()))
     assert judge(few, citations) is None
@@ -83,7 +83,7 @@ def test_an_implausible_part_is_named_and_kept_out_until_it_is_trusted(lines, tm
     assert list(corpus.provenance["implausible_parts"]) == [f"{names[1]}.gz"]
     reason = corpus.provenance["implausible_parts"][f"{names[1]}.gz"]
     assert reason.startswith("titles that no neighbour has ")
-    assert "types that look like one 0.0% of 1," in reason
+    assert "types that look like one 0.0 % of 1," in reason
     assert reason in caplog.text
     assert "implausible='keep'" in caplog.text
 

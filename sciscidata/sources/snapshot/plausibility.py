@@ -106,6 +106,6 @@ def find_implausible(counts: Mapping[str, int]) -> str | None:
         limit = min(max(got, share.low), share.high)
         # Of few values a share differs from the expected one by chance; the normal approximation is enough for that.
         if abs(got - limit) > _SPREAD * math.sqrt(limit * (1 - limit) / n):
-            bound = f"{share.low:.0%} or more" if got < share.low else f"{share.high:.1%} or less"
-            wrong.append(f"{share.what} {got:.1%} of {n:,}, expected {bound}")
+            bound = f"{100 * share.low:.0f} % or more" if got < share.low else f"{100 * share.high:.1f} % or less"
+            wrong.append(f"{share.what} {100 * got:.1f} % of {n:,}, expected {bound}")
     return "; ".join(wrong) or None

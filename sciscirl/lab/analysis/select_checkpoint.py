@@ -146,7 +146,7 @@ def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
 def render_selection(selection: Selection) -> str:
     """Draw the choice as a table for a terminal, one line for each evaluation; ``>`` marks the chosen one."""
     config, chosen, best = selection.config, selection.chosen, selection.best
-    level = f"{_LEVEL:.0%}"
+    level = f"{100 * _LEVEL:.0f} %"
     rows = [
         ["", "step", config.metric, f"{level} interval", "behind the best", f"{level} interval", "weights", "signs"]
     ]

@@ -173,9 +173,10 @@ def _guess_of(predictions: pl.DataFrame) -> dict[str, float]:
 
 def _say_limits(guess: Mapping[str, float], ceiling: Mapping[str, float]) -> str:
     """Say what a guess gets, and what no model can be expected to exceed."""
-    told = [f"Always the commonest label gets {guess[KNOWS]:.1%} of these papers right."] if guess else []
+    told = [f"Always the commonest label gets {100 * guess[KNOWS]:.1f} % of these papers right."] if guess else []
     if KNOWS_CEILING in ceiling:
-        told += [f"No model can be expected to exceed {ceiling[KNOWS_CEILING]:.1%}: the labels are that unsure."]
+        top = 100 * ceiling[KNOWS_CEILING]
+        told += [f"No model can be expected to exceed {top:.1f} %: the labels are that unsure."]
     return " ".join(told)
 
 
@@ -202,7 +203,8 @@ def _show_way(way: Repeated, compared: Comparison, verdicts: Mapping[str, Verdic
 
 def _draw_scores(compared: Comparison, ceiling: Mapping[str, float], guess: Mapping[str, float], on: str) -> Picture:
     tops = {KNOWS: ceiling.get(KNOWS_CEILING), BEST: ceiling.get(BEST)}
-    named = {metric: {"a guess": guess.get(metric), "ceiling": top} for metric, top in tops.items()}
+    name_guess = {KNOWS: "commonest label", BEST: "labels by chance"}
+    named = {metric: {name_guess[metric]: guess.get(metric), "ceiling": top} for metric, top in tops.items()}
     lines = {
         show_title(metric): known
         for metric, values in named.items()

@@ -173,7 +173,7 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
     over = "papers only, as there is one seed" if max(map(len, comparison.seeds.values())) == 1 else "seeds and papers"
     papers = f"{comparison.n_papers:,} papers{f' of {split}' if split else ''}, task {comparison.target}"
     tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
-    lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals over {over}", *tops]), ""]
+    lines = ["; ".join([papers, f"{100 * comparison.config.level:.0f} % intervals over {over}", *tops]), ""]
     lines += _columns([["", "seeds", *map(show_title, shown), *ways, *(["saw"] if comparison.saw else [])], *rows])
     if comparison.headline:
         changed = _columns([["trained minus start", ""], *comparison.changes.items()])

@@ -197,7 +197,7 @@ def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULT
         if seen:
             few = f"With so few seeds, no gain in {show_title(BEST)} could"
             told = few if seen > 1 else f"A gain in {show_title(BEST)} below {show(seen)} could not"
-            line += f" {told} be seen here with {POWER:.0%} power."
+            line += f" {told} be seen here with {100 * POWER:.0f} % power."
         changes = _list_changes(compared, before, mine, start.tables)
         sides = {before.name: [start.run, *start.others], way.name: [*way.runs.values()]}
         changes["looks at test"] = "; ".join(f"{name} {_say_looks(runs)}" for name, runs in sides.items())
@@ -245,7 +245,7 @@ def _list_changes(compared: Comparison, before: Against, after: Seeds, first: Se
     changes[f"{show_title(KNOWS)}, prior-corrected"] = _say_corrected(compared.config, after, first)
     seen = {metric: _find_detectable(compared, before, metric) for metric in COMPARED}
     told = [f"{show_title(metric)} {show(value) if value <= 1 else 'none'}" for metric, value in seen.items() if value]
-    changes[f"least gain that {POWER:.0%} of such tests see"] = ", ".join(told) or "unknown"
+    changes[f"least gain that {100 * POWER:.0f} % of such tests see"] = ", ".join(told) or "unknown"
     return changes
 
 
@@ -395,8 +395,8 @@ def _say_form(compared: Comparison, before: Against, by_form: float) -> str:
         return ""
     of_labels = round(before.gain.value - by_form, 3) + 0.0  # no "-0.000"
     return (
-        f" Trained minus start is the sum of {by_form:+.3f} from invalid answers ({was:.0%}, then {left:.0%}) and "
-        f"{of_labels:+.3f} from other labels."
+        f" Trained minus start is the sum of {by_form:+.3f} from invalid answers ({100 * was:.0f} %, then "
+        f"{100 * left:.0f} %) and {of_labels:+.3f} from other labels."
     )
 
 
@@ -433,9 +433,9 @@ def _say_verdict(way: Repeated, compared: Comparison, start: Start | None, again
         )
     before = against[start.name]
     was, left = (compared.scores[one]["invalid"].value for one in (before.name, name))
-    form = f"{was:.0%} of the first answers were invalid"
+    form = f"{100 * was:.0f} % of the first answers were invalid"
     if was > _FORM and left > _FORM:
-        return f"Not even the form was learned by {name}: {form}, and {left:.0%} of the last."
+        return f"Not even the form was learned by {name}: {form}, and {100 * left:.0f} % of the last."
     p, gain = before.pair.p[BEST], before.gain
     is_sure = p is not None and p <= 1 - compared.config.level and compared.n_papers >= FEWEST
     if is_sure and (gain.high or 0) < 0:

@@ -343,7 +343,7 @@ def render_ladder(result: LadderResult) -> str:
             *table,
             "",
             f"{comparison.n_papers:,} papers of test{'' if top is None else f', ceiling {top:.3f}'}; "
-            f"{comparison.config.level:.0%} intervals over {over}",
+            f"{100 * comparison.config.level:.0f} % intervals over {over}",
             f"steps that dev chose (0: what the run began with): {'; '.join(chosen)}",
             f"test was looked at once for each row and seed{', but for ' if again else ''}{', '.join(again)}",
         ]

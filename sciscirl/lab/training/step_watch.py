@@ -45,7 +45,7 @@ class StepWatch:
                 found["gradient"] = f"gradient norm {norm:.3g} is more than {_TIMES} times the usual {usual:.3g}"
             self._norms += [norm] if norm else []  # without a gradient, nothing is usual
         if (share := numbers.get(AT_FLOOR, 0.0)) > _FLOOR_MAX:
-            found["floor"] = f"{share:.0%} of the answers earn the least reward: little is learned from them"
+            found["floor"] = f"{100 * share:.0f} % of the answers earn the least reward: little is learned from them"
         return found
 
 

@@ -229,7 +229,7 @@ def test_a_run_stands_for_its_last_evaluation(folders, tmp_path):
     pictures = sorted(path.name for path in (tmp_path / "out").iterdir() if path.suffix == ".png")
     assert pictures == [f"difference_{metric}.png" for metric in sorted(COMPARED)]
     text = render_comparison(comparison)
-    assert "150 papers, task disruption; 95% intervals" in text
+    assert "150 papers, task disruption; 95 % intervals" in text
     assert text.splitlines()[-3].startswith("rl \N{MINUS SIGN} majority  accuracy            +0.")
 
 

@@ -150,7 +150,7 @@ def test_training_by_reward_goes_on_from_the_supervised_run_of_its_seed(experime
 
 
 def test_a_sweep_compares_its_ways_over_seeds_on_the_same_papers_of_dev(experiment, tinker_server):
-    assert "4 papers of dev, task disruption; 95% intervals over seeds and papers" in experiment.shown
+    assert "4 papers of dev, task disruption; 95 % intervals over seeds and papers" in experiment.shown
     table = pl.read_parquet(experiment.out / "sweep.parquet")
     assert table["name"].to_list()[:3] == ["own sft", "own sft_rl", "own untrained"]
     assert table["n_seeds"].to_list()[:3] == [2, 2, None]

@@ -107,8 +107,8 @@ def test_the_least_gain_that_would_be_seen_comes_from_the_paired_differences(hom
     assert pair.detectable["label_match"] == pytest.approx(by_hand, rel=0.05)  # 2,000 resamples are 1.6 % off
     assert norm.sf(1.959964 - by_hand / error) == pytest.approx(0.8, abs=1e-5)
     headline, changes = say(f"start={home / 'base'}", f"trained={home / 'rl'}")
-    said = re.search(r"A gain in macro-F1 below (\S+) could not be seen here with 80% power\.", headline)[1]
-    assert f"macro-F1 {said}," in changes["least gain that 80% of such tests see"]
+    said = re.search(r"A gain in macro-F1 below (\S+) could not be seen here with 80 % power\.", headline)[1]
+    assert f"macro-F1 {said}," in changes["least gain that 80 % of such tests see"]
 
 
 def test_seeds_widen_the_least_gain_by_students_t():
@@ -190,7 +190,7 @@ def test_a_pair_at_the_edge_is_judged(home, say, after, said):
     assert said in headline
     is_same = "+0.000" in said
     assert ("could not be seen" in headline) is not is_same
-    assert (changes["least gain that 80% of such tests see"] == "unknown") is is_same
+    assert (changes["least gain that 80 % of such tests see"] == "unknown") is is_same
 
 
 def test_two_papers_tell_nothing(tmp_path, say):
@@ -250,8 +250,8 @@ def test_baselines_are_not_drawn_by_chance_and_are_told_apart(home, say):
 def test_too_few_seeds_see_no_gain(home, say):
     seeds = [make_evaluation(home / f"it/seed_{seed}", answer(seed, skill), ASKED) for seed, skill in ((1, 0), (2, 1))]
     headline, changes = say(f"start={home / 'base'}", f"trained={','.join(map(str, seeds))}")
-    assert " With so few seeds, no gain in macro-F1 could be seen here with 80% power." in headline
-    assert "macro-F1 none" in changes["least gain that 80% of such tests see"]
+    assert " With so few seeds, no gain in macro-F1 could be seen here with 80 % power." in headline
+    assert "macro-F1 none" in changes["least gain that 80 % of such tests see"]
 
 
 def test_of_predictions_files_neither_split_nor_release_is_known(tmp_path, caplog):

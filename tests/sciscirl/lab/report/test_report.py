@@ -112,7 +112,7 @@ def test_a_gain_in_form_alone_is_called_that(tmp_path):
         run = make_run(tmp_path / name, evaluations={0: broken, 4: answers(skill, n=90, broken=left)})
         (line,) = answer_of(run).headline
         assert line.startswith(f"{said} {name}")
-        assert f"{1 - broken['is_valid'].mean():.0%} of the first answers were invalid" in line
+        assert f"{100 - 100 * broken['is_valid'].mean():.0f} % of the first answers were invalid" in line
     assert "beyond the form" in line
 
 
@@ -194,7 +194,7 @@ def test_baselines_alone_are_no_training_and_stand_from_a_guess_to_what_knows_mo
     section = view_answer(group_runs(read_runs([tmp_path / "all"]), None))
     assert section.title == "How well do they judge?"
     assert [row[0] for row in section.tables[0].rows] == ["majority", "words", "later_counts"]
-    assert "No model can be expected to exceed 60.0%" in section.text
+    assert "No model can be expected to exceed 60.0 %" in section.text
     assert "p comes from a test" not in section.text  # nothing was trained
     assert "class collapse" not in page.text  # columns in which no row says anything
 

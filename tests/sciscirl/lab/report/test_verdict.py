@@ -143,7 +143,7 @@ def test_a_gain_is_split_into_fewer_invalid_answers_and_other_labels():
         measure_predictions(pair[1])["macro_f1"] - measure_predictions(pair[0])["macro_f1"]
         for pair in ((before, after), void)
     )
-    was, left = (f"{measure_predictions(table)['invalid']:.0%}" for table in (before, after))
+    was, left = (f"{100 * measure_predictions(table)['invalid']:.0f} %" for table in (before, after))
     line = judge([(before, after)]).line
     assert f"is the sum of {whole - of_labels:+.3f} from invalid answers ({was}, then {left})" in line
     assert f" and {of_labels:+.3f} from other labels." in line
@@ -155,7 +155,7 @@ def test_a_gain_is_split_into_fewer_invalid_answers_and_other_labels():
     assert "is the sum of" not in judge([(lost, lost)]).line  # nothing was gained, and as many are invalid
     line = judge([(answer(draws, skill=0.9), lost)]).line
     assert "Trained minus start is the sum of -0." in line
-    assert " from invalid answers (0%, then 100%) and +0.000 from other labels." in line
+    assert " from invalid answers (0 %, then 100 %) and +0.000 from other labels." in line
 
 
 def test_another_base_model_is_no_start():

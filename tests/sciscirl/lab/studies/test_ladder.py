@@ -103,9 +103,7 @@ def test_a_ladder_goes_on_after_every_stop_and_looks_at_test_once(cookbook, aske
     assert [*result.comparison.scores] == [name for name in rows if name in result.comparison.scores]
     assert {*WAYS, "at_publication", "zero_shot"} < {*result.comparison.scores}
     table = ladder.render_ladder(result)
-    assert table.startswith(
-        "| | accuracy | minus `at_publication` | knows |\n|---|---|---|---|\n| majority | 0.333 ["
-    )
+    assert table.startswith("| | accuracy | minus `at_publication` | knows |\n|---|---|---|---|\n| majority | 0.333 [")
     assert "once for each row and seed, but for exp4 rl, seed 0 2 times" in table
     assert "exp4-rl" in result.page.read_text("utf-8")
     assert [one.name for one in read_runs([out])][:2] == ["exp4-rl/seed_0", "exp4-rl/seed_0, final, step 2"]

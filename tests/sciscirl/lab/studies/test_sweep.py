@@ -282,7 +282,7 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     assert main(["sweep", *words, "seeds=0"]) == 0  # fewer seeds, and none is trained again
     printed = capsys.readouterr().out
     assert cookbook.calls == []
-    assert "12 papers of dev, task disruption; 95% intervals over papers only, as there is one seed" in printed
+    assert "12 papers of dev, task disruption; 95 % intervals over papers only, as there is one seed" in printed
     assert printed.endswith(f"next: sciscirl report {out} --release {release} --out sweep.html --final\n")
     assert main(["sweep", *words, "seeds=0", "learning_rate=1"]) == 1
     assert "was begun without --learning-rate 1.0. Go on with" in capsys.readouterr().err

@@ -153,7 +153,7 @@ def test_what_is_wrong_in_a_step_is_warned_of_once_for_as_long_as_it_lasts(tmp_p
         write(tmp_path, *broken)
     said = sorted(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
     assert said == [
-        "step 6: 95% of the answers earn the least reward: little is learned from them",
+        "step 6: 95 % of the answers earn the least reward: little is learned from them",
         "step 6: KL(sampler, trainer) 0.02 > 0.01: sampled and trained probabilities differ",
         "step 6: gradient norm 40 is more than 10 times the usual 3",
         "step 6: optim/loss is nan",
