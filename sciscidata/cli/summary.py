@@ -38,7 +38,7 @@ from sciscidata.release.manifest import (
     lacks_scores,
     of_a_stranger,
 )
-from sciscidata.release.read import Release, list_splits, read_release
+from sciscidata.release.read import Release, find_fingerprint, list_splits, read_release
 from sciscidata.release.remarks import is_demonstration, list_skipped
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.manifest_entries import describe_unread, find_one_sided, name_eligible
@@ -210,9 +210,9 @@ def describe_classes(manifest: dict[str, Any], *, verbose: bool = False) -> Iter
 
 def _list_files(release: Release, seconds: float | None, *, verbose: bool) -> Iterator[str]:
     """Say where a release lies and what it holds; after a build, what to type next."""
-    files, digest, place = release.manifest["files"], release.manifest["manifest_sha256"], shown(release.folder)
+    files, place = release.manifest["files"], shown(release.folder)
     size = f"{sum(facts['bytes'] for facts in files.values()) / 1e6:,.1f} MB"
-    hashes = f"SHA-256 of each in {MANIFEST} (this release: {digest[:12]})"
+    hashes = f"SHA-256 of each in {MANIFEST} (fingerprint of its works: {find_fingerprint(release.manifest)})"
     done = "release" if seconds is None else f"Done in {seconds:.0f} s"
     yield f"{done}: {place}   {len(files) + 1} files, {size}, {hashes}"
     if verbose:

@@ -60,7 +60,11 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert facts(run("describe", folder, "--verbose")[1]) == facts(out)
     short = run("describe", folder)[1]
     assert "sha256" not in short
-    (digest,) = re.findall(r"this release: ([0-9a-f]{12})", short)
+    (digest,) = re.findall(r"fingerprint of its works: ([0-9a-f]{12})", short)
+    hashes = [
+        hashlib.sha256((tmp_path / folder / f"{split}.jsonl").read_bytes()).hexdigest() for split in ("train", "test")
+    ]
+    assert hashlib.sha256("".join(hashes).encode()).hexdigest().startswith(digest)
     assert digest in out
     assert short.count("Cited anew") == 1
 
