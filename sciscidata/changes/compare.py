@@ -267,7 +267,7 @@ def compare(
         >>> later = scores.with_columns(n_i=pl.Series([1, 2]), cd_index=pl.Series([0.5, 0.25]))
         >>> found = compare(scores, later)
         >>> found.verdict
-        'Not the same: 1 of 2 works judged in both (50.0%) has another label.'
+        'Not the same: 1 of 2 works judged in both (50.0 %) has another label.'
         >>> found.causes.rows()
         [('new_citers', 1)]
     """

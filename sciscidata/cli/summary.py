@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 import sys
@@ -38,7 +39,7 @@ from sciscidata.release.manifest import (
     lacks_scores,
     of_a_stranger,
 )
-from sciscidata.release.read import Release, find_fingerprint, list_splits, read_release
+from sciscidata.release.read import Release, list_data_files, list_splits, read_release
 from sciscidata.release.remarks import is_demonstration, list_skipped
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.manifest_entries import describe_unread, find_one_sided, name_eligible
@@ -206,6 +207,16 @@ def describe_classes(manifest: dict[str, Any], *, verbose: bool = False) -> Iter
         yield ""
         yield from filter(None, [describe_ceiling(manifest), describe_coverage(manifest)])
         yield from _list_null_model(manifest.get("atypicality")) if has_novelty else ()
+
+
+def find_fingerprint(manifest: Mapping[str, Any]) -> str:
+    """Return twelve digits that tell whether two releases have the same works, whatever machine made them.
+
+    They begin the SHA-256 of those of the JSONL files of the splits, in hexadecimal, train first. Pictures and Parquet,
+    whose bytes may differ by version of a library, have no part in it.
+    """
+    lines = [name for name in list_data_files(manifest) if name.endswith(".jsonl")]
+    return hashlib.sha256("".join(manifest["files"][name]["sha256"] for name in lines).encode()).hexdigest()[:12]
 
 
 def _list_files(release: Release, seconds: float | None, *, verbose: bool) -> Iterator[str]:

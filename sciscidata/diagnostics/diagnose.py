@@ -136,7 +136,7 @@ def diagnose(
         >>> swapped = pl.LazyFrame({"citing_id": [1, 1, 2], "cited_id": [2, 3, 3]})
         >>> found = diagnose(works, swapped).filter(name="later_citations")
         >>> found["level"].item(), found["text"].item()
-        ('warning', '3 of 3 citations (100.0%) lead to a later work: are citing and cited swapped?')
+        ('warning', '3 of 3 citations (100.0 %) lead to a later work: are citing and cited swapped?')
     """
     check_value("window_years", window_years, WindowYears)
     check_value("last_year", last_year, Year | None)

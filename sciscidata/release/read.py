@@ -55,16 +55,6 @@ def hash_manifest(manifest: Mapping[str, Any]) -> str:
     return sha256_of(render_manifest({key: value for key, value in manifest.items() if key != SELF_HASH}))
 
 
-def find_fingerprint(manifest: Mapping[str, Any]) -> str:
-    """Return twelve digits that tell whether two releases have the same works, whatever machine made them.
-
-    They begin the SHA-256 of those of the JSONL files of the splits, in hexadecimal, train first. Pictures and Parquet,
-    whose bytes may differ by version of a library, have no part in it.
-    """
-    lines = [name for name in list_data_files(manifest) if name.endswith(".jsonl")]
-    return sha256_of("".join(manifest["files"][name]["sha256"] for name in lines).encode())[:12]
-
-
 def render_manifest(manifest: Mapping[str, Any]) -> bytes:
     """Write a manifest as JSON: UTF-8, sorted keys, two spaces; a ConfigError if it is not JSON."""
     return render_json(manifest, "manifest")
