@@ -272,7 +272,7 @@ class Multiverse:
             f"{counted(len(known), 'specification')}: estimates from {least:.4g} to {most:.4g}, median {middle:.4g}; "
             f"{100 * self.share_same_sign:.1f} % {side}"
         )
-        if self.share_off_zero is not None:
+        if self.share_off_zero is not None and self.share_against is not None:
             here, there = ("off 0 there", "on the other side") if self.sign else ("above 0", "below")
             text += f", {100 * self.share_off_zero:.1f} % with an interval {here}"
             text += f" and {100 * self.share_against:.1f} % {there}"
