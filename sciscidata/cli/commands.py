@@ -624,6 +624,7 @@ class _Program(Program):
         handler, formatter = StepLines(holds=name == build.__name__), logging.Formatter()
         handler.format = lambda record: self.name_flags(name, formatter.format(record), in_file)
         logging.basicConfig(level=logging.INFO, handlers=[handler])
+        logging.getLogger("matplotlib").setLevel(logging.WARNING)  # else it says that it listed the fonts, once
         try:
             call(self.commands[name], values, in_file)
         except SciSciDataError:

@@ -69,6 +69,14 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert short.count("Cited anew") == 1
 
 
+def test_a_first_build_says_nothing_of_fonts(tmp_path):
+    command = [sys.executable, "-m", "sciscidata", "build", *SMALL, "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "MPLCONFIGDIR": str(tmp_path / "fonts")}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert any((tmp_path / "fonts").glob("fontlist*"))
+    assert "font" not in done.stderr + done.stdout
+
+
 def test_a_corpus_is_checked_in_lines_and_in_a_picture(run, tmp_path):
     run("ingest", "--source", "synthetic", "--n-works", "500", "--out", "corpus")
     status, out, _ = run("diagnose", "corpus", "--picture", "checks.png")
