@@ -31,6 +31,7 @@ from sciscidata.stages import Conventions, Windows, find_measure
 from sciscidata.storage import refuse_input, refuse_unwritable
 from sciscidata.terminal.messages import counted, shorten
 from sciscidata.terminal.progress import progress_bar
+from sciscidata.terminal.shares import percent
 
 _ROWS_AT_ONCE: Final = 1 << 20  # of both sides together
 _SHARES: Final = (0.5, 0.9, 0.99, 1.0)
@@ -116,7 +117,7 @@ class Comparison:
             parts.append(f"{flow['ceased']:,} {'is' if flow['ceased'] == 1 else 'are'} no longer judged")
         if moved:
             has = "has" if moved == 1 else "have"
-            text = f"Not the same: {moved:,} of {both} ({100 * moved / n_both:.1f} %) {has} another label"
+            text = f"Not the same: {moved:,} of {both} ({percent(moved / n_both, 1)}) {has} another label"
         elif other:
             text = f"Same labels, other indices: {other:,} of {both} {'has' if other == 1 else 'have'} another index"
         else:

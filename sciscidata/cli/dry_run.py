@@ -18,6 +18,7 @@ from sciscidata.sources.kinds import Ask, ToAsk, ToRead
 from sciscidata.sources.openalex.estimate import published_shares
 from sciscidata.sources.registry import find_source, open_source
 from sciscidata.terminal.messages import counted
+from sciscidata.terminal.shares import percent
 
 #: Measured on two cores (benchmarks/README.md): compressed bytes parsed, and citations through graph and both measures.
 _PARSED_PER_S: Final = 30e6
@@ -106,7 +107,7 @@ def _describe_classes(config: BuildConfig, found: ToRead) -> list[str]:
 
 
 def _list_shares(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{label} {100 * share:.1f} %" for label, share in shares.items())
+    return ", ".join(f"{label} {percent(share, 1)}" for label, share in shares.items())
 
 
 def _list_counts(counts: Mapping[str, int]) -> str:

@@ -75,7 +75,8 @@ _ELSEWHERE: Final = (
 _LOOK: Final = plots.Look(width="one", title="")
 _N_EXAMPLES, _MOST_FIELDS, _HEADING, _MOST_REMARKS = 20, 30, 90, 3
 _READING: Final = (
-    "Within its window, n_i works cite the work and none of its references, n_j cite both, n_k only its references. "
+    "Citers count within the window: n_i cite the work and none of its references, n_j cite both. n_k works cite only "
+    "its references. "
     '"Comes back 26 %": with other citers, 26 of 100 such works would get this label again.'
 )
 _DRAWN: Final = "These works were drawn with equal classes, so their quantiles are not those of the source."

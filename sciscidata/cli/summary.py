@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import sys
@@ -39,7 +38,7 @@ from sciscidata.release.manifest import (
     lacks_scores,
     of_a_stranger,
 )
-from sciscidata.release.read import Release, list_data_files, list_splits, read_release
+from sciscidata.release.read import Release, list_data_files, list_splits, read_release, sha256_of
 from sciscidata.release.remarks import is_demonstration, list_skipped
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.manifest_entries import describe_unread, find_one_sided, name_eligible
@@ -216,7 +215,7 @@ def find_fingerprint(manifest: Mapping[str, Any]) -> str:
     whose bytes may differ by version of a library, have no part in it.
     """
     lines = [name for name in list_data_files(manifest) if name.endswith(".jsonl")]
-    return hashlib.sha256("".join(manifest["files"][name]["sha256"] for name in lines).encode()).hexdigest()[:12]
+    return sha256_of("".join(manifest["files"][name]["sha256"] for name in lines).encode())[:12]
 
 
 def _list_files(release: Release, seconds: float | None, *, verbose: bool) -> Iterator[str]:

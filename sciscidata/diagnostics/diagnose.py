@@ -23,6 +23,7 @@ from sciscidata.records.ids import ORIGINAL_ID, TEXTS_FROM
 from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.terminal.messages import counted
+from sciscidata.terminal.shares import percent
 
 logger = logging.getLogger(__name__)
 
@@ -228,9 +229,9 @@ def find_successors(works: pl.LazyFrame, earlier: pl.LazyFrame) -> pl.DataFrame:
     """Infer which works that are gone were merged into which: ``work_id``, ``successor_id``.
 
     OpenAlex publishes no list of merges. It documents a trail: the surviving work takes over the locations of the other
-    one. WORKS holds the DOI. So a work of ``earlier`` that ``works`` lacks was merged into the one work that
-    has its DOI now. A work without a DOI leaves no trail here. Source: help.openalex.org, "Tracing merges: location IDs
-    move to the surviving work" (2026-08-17).
+    one. WORKS holds one of them, the DOI. So a work of ``earlier`` that ``works`` lacks was merged into the one work
+    that has its DOI now. A work without a DOI leaves no trail here. Source: help.openalex.org, "Tracing merges:
+    location IDs move to the surviving work" (2026-08-17).
     """
     named = works.select("work_id", "doi").drop_nulls()
     gone = earlier.select("work_id", "doi").drop_nulls().join(works.select("work_id"), on="work_id", how="anti")
@@ -387,7 +388,7 @@ def _worst(groups: Sequence[dict[str, Any]], n: int, of: int, *, low: bool) -> s
         return ""
     share, of_all = worst["n"] / worst["of"], n / of
     is_worse = share * _WORST < of_all if low else share > _WORST * of_all
-    return f"{worst.get('year', worst.get('field'))} ({100 * share:.1f} %)" if is_worse else ""
+    return f"{worst.get('year', worst.get('field'))} ({percent(share, 1)})" if is_worse else ""
 
 
 def _check_common_ids(graph: CitationGraph, ends: _Ends, edges: Edges, works: pl.LazyFrame) -> Check:

@@ -13,10 +13,11 @@ from sciscidata.diagnostics.diagnose import DIAGNOSTICS
 from sciscidata.frames import AnyFrame
 from sciscidata.intervals import wilson_interval
 from sciscidata.plots.by_group import FEW, Panel, Reading, draw_panel, fit_name
-from sciscidata.plots.figure import drawing, percent, tick_numbers
+from sciscidata.plots.figure import drawing, tick_numbers
 from sciscidata.plots.measure import put_measured
 from sciscidata.plots.palette import COLOURS, PALE
 from sciscidata.schemas import require_columns
+from sciscidata.terminal.shares import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

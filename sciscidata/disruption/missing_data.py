@@ -19,6 +19,7 @@ from sciscidata.judged import Population, is_cited, is_judged
 from sciscidata.label_thresholds import LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import Share, check_value, checked_config
 from sciscidata.schemas import CITATIONS, require_columns
+from sciscidata.terminal.shares import percent
 
 #: One row per kind of gap, share and label; ``"all"`` stands for the three labels together.
 MISSING_DATA: Final = pl.Schema(
@@ -107,7 +108,7 @@ def find_effect_of_missing_data(
             if population == "judged":
                 where, remedy = " in a window that is over", "more works or years, or population='all'"
             raise EmptyInputError(
-                f"{stage}: with {100 * share:.0f} % of {kind} missing, no work has a label and a citer{where}. "
+                f"{stage}: with {percent(share)} of {kind} missing, no work has a label and a citer{where}. "
                 f"Give {remedy}."
             )
         if kind == "nothing":

@@ -71,8 +71,8 @@ class NoiseEffect:
         Args:
             slope: from a regression on ``cd_index`` of these works.
             standard_error: that of the slope.
-            explained: R2 of the index on the other predictors. The variance that
-                these explain is not noise.
+            explained: R2 of the index on the other predictors. The variance that these explain is no
+                noise, so the noise is a larger part of the rest.
 
         Raises:
             ConfigError: if the other predictors explain as much as there is without the noise, or the error is below 0.

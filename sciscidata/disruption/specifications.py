@@ -16,6 +16,7 @@ from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.judged import Population
 from sciscidata.options.checks import Configuration, Share, Year
 from sciscidata.terminal.messages import counted
+from sciscidata.terminal.shares import percent
 
 _Some = msgspec.Meta(min_length=1)
 _INDEX: Final = "cd_index|mcd_index|di[1-9][0-9]{0,3}_index|di_nok_index|di[1-9][0-9]{0,3}_nok_index|orig_base"
@@ -270,19 +271,19 @@ class Multiverse:
         side = {1: "above 0", -1: "below 0", 0: "on either side of 0"}[self.sign]
         text = (
             f"{counted(len(known), 'specification')}: estimates from {least:.4g} to {most:.4g}, median {middle:.4g}; "
-            f"{100 * self.share_same_sign:.1f} % {side}"
+            f"{percent(self.share_same_sign, 1)} {side}"
         )
         if self.share_off_zero is not None and self.share_against is not None:
             here, there = ("off 0 there", "on the other side") if self.sign else ("above 0", "below")
-            text += f", {100 * self.share_off_zero:.1f} % with an interval {here}"
-            text += f" and {100 * self.share_against:.1f} % {there}"
+            text += f", {percent(self.share_off_zero, 1)} with an interval {here}"
+            text += f" and {percent(self.share_against, 1)} {there}"
         text += "."
         influence = self.influence
         if influence.height and influence["share_of_variance"][0] is not None:
             first = influence.row(0, named=True)
             text += (
                 f" The choice of {first['choice'].replace('_', ' ')} matters most: it explains "
-                f"{100 * first['share_of_variance']:.0f} % of the variance, with means from {first['mean_lowest']:.4g} "
+                f"{percent(first['share_of_variance'])} of the variance, with means from {first['mean_lowest']:.4g} "
                 f"({first['lowest']}) to {first['mean_highest']:.4g} ({first['highest']})."
             )
         return text + (f" {counted(self.n_failed, 'specification')} without an estimate." if self.n_failed else "")

@@ -16,6 +16,7 @@ import polars as pl
 from sciscidata.errors import WorkIdError
 from sciscidata.graph.build import look_up, table_of
 from sciscidata.graph.graph import CitationGraph
+from sciscidata.terminal.shares import percent
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def edges_of(graph: CitationGraph) -> Edges:
 
 def say_share(n: int, of: int, noun: str, predicate: str) -> str:
     """Say how many of all are something."""
-    return f"{n:,} of {of:,} {noun}{f' ({100 * n / of:.1f} %)' if of else ''} {predicate}"
+    return f"{n:,} of {of:,} {noun}{f' ({percent(n / of, 1)})' if of else ''} {predicate}"
 
 
 def say_few_joined(edges: Edges) -> str:

@@ -10,10 +10,11 @@ from sciscidata.frames import AnyFrame
 from sciscidata.judged import counts_in_both
 from sciscidata.label_thresholds import LABELS_BY_INDEX
 from sciscidata.plots.disruption import draw_label_table
-from sciscidata.plots.figure import Look, count_works, drawing, letter_panels, percent, tick_numbers
+from sciscidata.plots.figure import Look, count_works, drawing, letter_panels, tick_numbers
 from sciscidata.plots.measure import refuse_nothing
 from sciscidata.plots.palette import INK
 from sciscidata.schemas import CHANGES, require_columns
+from sciscidata.terminal.shares import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -39,7 +39,7 @@ from sciscidata.plots.by_group import (
     name_hollow,
     put_legend_outside,
 )
-from sciscidata.plots.figure import Look, count_works, drawing, letter_panels, percent, tick_numbers, write_share
+from sciscidata.plots.figure import Look, count_works, drawing, letter_panels, tick_numbers, write_share
 from sciscidata.plots.labels import draw_classes
 from sciscidata.plots.measure import add_up, collect_some, estimate, refuse_nothing
 from sciscidata.plots.palette import COLOURS, DASHES, INK, LINES, MARKERS, PALE, RAMP, as_letters, letters_on
@@ -47,6 +47,7 @@ from sciscidata.records.ids import ORIGINAL_ID, warn_of_repeated_works
 from sciscidata.release.findings import say_classes
 from sciscidata.schemas import CD_SCORES, CD_SWEEP, Corpus, require_columns
 from sciscidata.terminal.messages import counted
+from sciscidata.terminal.shares import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

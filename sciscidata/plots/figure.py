@@ -430,13 +430,3 @@ def count_works(n: int) -> str:
 def write_share(share: float, _: object = None) -> str:
     """Write a share as a tick says it: 2.5 %."""
     return f"{round(100 * share, 6):g} %".replace("-", "−")
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """Write a share with as many digits as are asked for.
-
-    Example:
-        >>> percent(0.0478, 1), percent(0.9566)
-        ('4.8 %', '96 %')
-    """
-    return f"{100 * share:.{digits}f} %"

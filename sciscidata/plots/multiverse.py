@@ -12,10 +12,11 @@ from sciscidata.disruption.specifications import Multiverse
 from sciscidata.errors import EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.judged import name_window
-from sciscidata.plots.figure import Look, drawing, percent, plain, write_share
+from sciscidata.plots.figure import Look, drawing, plain, write_share
 from sciscidata.plots.measure import name_column
 from sciscidata.plots.palette import COLOURS, INK
 from sciscidata.terminal.messages import counted, shorten
+from sciscidata.terminal.shares import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,13 +17,14 @@ from sciscidata.intervals import wilson_interval
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
 from sciscidata.options.checks import checked_config
 from sciscidata.plots.by_group import FEW, draw_line, name_hollow
-from sciscidata.plots.figure import Look, Picture, count_works, drawing, letter_panels, percent, tick_numbers
+from sciscidata.plots.figure import Look, Picture, count_works, drawing, letter_panels, tick_numbers
 from sciscidata.plots.labels import draw_classes
 from sciscidata.plots.measure import collect_some, name_column, refuse_nothing
 from sciscidata.plots.palette import COLOURS, INK, as_letters
 from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.release.findings import say_classes
 from sciscidata.schemas import ATYPICALITY, require_columns
+from sciscidata.terminal.shares import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

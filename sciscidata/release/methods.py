@@ -19,6 +19,7 @@ from sciscidata.release.remarks import list_one_sided
 from sciscidata.sampling.manifest_entries import describe_unread
 from sciscidata.schemas import AS_PUBLISHED, has_own_scores
 from sciscidata.terminal.messages import counted, printable
+from sciscidata.terminal.shares import percent
 
 _WIDTH: Final = 90
 _HOLST: Final = (
@@ -93,7 +94,7 @@ def _describe_data(manifest: Mapping[str, Any]) -> Iterator[str]:
     cited = next((check for check in manifest.get("diagnostics", []) if check["name"] == "cited_ids"), None)
     if cited is not None and cited["of"]:
         known = cited["of"] - cited["n"]
-        share = f"{known:,} ({100 * known / cited['of']:.1f} %)"
+        share = f"{known:,} ({percent(known / cited['of'], 1)})"
         yield f"They cite {cited['of']:,} different works, of which {share} are among those read."
 
 

@@ -12,6 +12,7 @@ from sciscidata.errors import InputNotFoundError
 from sciscidata.own_label import stated_label
 from sciscidata.release.manifest import lacks_scores
 from sciscidata.release.read import SCORES_FILE, Release, list_data_files
+from sciscidata.terminal.shares import percent
 
 _HEADING = 120  # characters of a text without a title
 
@@ -59,7 +60,7 @@ def list_counts(work: dict[str, Any]) -> list[str]:
     """Say the same in two short lines, as far as it is known: counts and index; labels and how often they come back."""
     counts = [f"{name} {work[name]:,}" for name in ("n_i", "n_j", "n_k") if work.get(name) is not None]
     index = [] if work.get("cd_index") is None else [f"CD index {work['cd_index']:.2f}"]
-    back = [] if work.get("label_confidence") is None else [f"comes back {100 * work['label_confidence']:.0f} %"]
+    back = [] if work.get("label_confidence") is None else [f"comes back {percent(work['label_confidence'])}"]
     labels = [work[f"{kind}_label"] for kind in ("disruption", "novelty") if work.get(f"{kind}_label")]
     lines = (" · ".join([*counts, *index]), " · ".join([", ".join([*labels[:1], *back]), *labels[1:]]))
     return [*filter(None, lines)]

@@ -16,6 +16,7 @@ from sciscidata.records.last_year_of_data import remark_on_later_works
 from sciscidata.release.read import list_splits
 from sciscidata.sampling.manifest_entries import find_one_sided, remark_on_novelty
 from sciscidata.terminal.messages import printable
+from sciscidata.terminal.shares import percent
 
 _MOST_SEEN: Final = 0.5  # of references that novelty sees, and a remark says so
 _PARTS: Final = ("corrupt", "malformed_references", "duplicate_ids")
@@ -151,10 +152,10 @@ def describe_limits(manifest: Mapping[str, Any]) -> list[str]:
     limits = find_limits(manifest)
     if limits is None:
         return []
-    guess = f"{100 * limits.guess:.0f} %"
+    guess = percent(limits.guess)
     text = f"Guessing gets {guess} of the {limits.kind} labels right."
     if limits.best is not None:
-        text = f"The best possible model gets {100 * limits.best:.0f} % right here; guessing gets {guess}."
+        text = f"The best possible model gets {percent(limits.best)} right here; guessing gets {guess}."
     return [text, f"With {limits.n:,} {limits.noun}, a result is known within {100 * limits.half:.0f} points."]
 
 

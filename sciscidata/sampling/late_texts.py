@@ -84,7 +84,7 @@ def judge_late(labelled: Scored, texts: Texts, demand: Demand) -> Judged:
 
     Works that pass every filter of structure are taken in the order of their split keys. A work is drawn if its class
     has room in its split and its text passes the filters of text. No other work may be the same paper (one normalised
-    title or DOI). The one with the lowest id is drawn, as if everything were filtered first. Without
+    title or DOI). Among equals the one with the lowest id is drawn, as if everything were filtered first. Without
     ``texts.names``, the first in key order is drawn. The rows run several times. For filters of text, ``counted`` has
     the works among those read. A class is too small only when every work of it in its split has been read.
     """

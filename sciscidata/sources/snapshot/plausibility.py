@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
+from sciscidata.terminal.shares import percent
+
 _FEWEST_WORKS: Final = 1_000  # of fewer works every share may be anything
 _SPREAD: Final = 5.0  # standard deviations of a share beyond its limit that chance is given
 _MOST_LANGUAGES: Final = 1_000  # different ones that are counted; there are some sixty
@@ -106,6 +108,6 @@ def find_implausible(counts: Mapping[str, int]) -> str | None:
         limit = min(max(got, share.low), share.high)
         # Of few values a share differs from the expected one by chance; the normal approximation is enough for that.
         if abs(got - limit) > _SPREAD * math.sqrt(limit * (1 - limit) / n):
-            bound = f"{100 * share.low:.0f} % or more" if got < share.low else f"{100 * share.high:.1f} % or less"
-            wrong.append(f"{share.what} {100 * got:.1f} % of {n:,}, expected {bound}")
+            bound = f"{percent(share.low)} or more" if got < share.low else f"{percent(share.high, 1)} or less"
+            wrong.append(f"{share.what} {percent(got, 1)} of {n:,}, expected {bound}")
     return "; ".join(wrong) or None

@@ -13,6 +13,7 @@ import polars as pl
 from sciscidata.options.checks import check_fields
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import align_columns, printable
+from sciscidata.terminal.shares import percent
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.evaluation.bootstrap import Resampled, find_intervals, percentile_interval, resample_metrics
 from sciscirl.metrics.collapse import find_signs
@@ -146,7 +147,7 @@ def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
 def render_selection(selection: Selection) -> str:
     """Draw the choice as a table for a terminal, one line for each evaluation; ``>`` marks the chosen one."""
     config, chosen, best = selection.config, selection.chosen, selection.best
-    level = f"{100 * _LEVEL:.0f} %"
+    level = percent(_LEVEL)
     rows = [
         ["", "step", config.metric, f"{level} interval", "behind the best", f"{level} interval", "weights", "signs"]
     ]

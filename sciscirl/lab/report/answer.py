@@ -8,6 +8,7 @@ from typing import Final
 
 import polars as pl
 
+from sciscidata.terminal.shares import percent
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.baselines import BASELINES
 from sciscirl.lab.analysis.compare import CompareConfig, Comparison, compare_predictions, list_asked
@@ -173,7 +174,7 @@ def _guess_of(predictions: pl.DataFrame) -> dict[str, float]:
 
 def _say_limits(guess: Mapping[str, float], ceiling: Mapping[str, float]) -> str:
     """Say what a guess gets, and what no model can be expected to exceed."""
-    told = [f"Always the commonest label gets {100 * guess[KNOWS]:.1f} % of these papers right."] if guess else []
+    told = [f"Always the commonest label gets {percent(guess[KNOWS], 1)} of these papers right."] if guess else []
     if KNOWS_CEILING in ceiling:
         top = 100 * ceiling[KNOWS_CEILING]
         told += [f"No model can be expected to exceed {top:.1f} %: the labels are that unsure."]

@@ -14,6 +14,7 @@ import polars as pl
 from sciscidata.storage import path_inside
 from sciscidata.storage.sums import check_ours, remove_sealed, sealed_file
 from sciscidata.terminal.messages import align_columns, printable
+from sciscidata.terminal.shares import percent
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import (
     MEASURED,
@@ -173,7 +174,7 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
     over = "papers only, as there is one seed" if max(map(len, comparison.seeds.values())) == 1 else "seeds and papers"
     papers = f"{comparison.n_papers:,} papers{f' of {split}' if split else ''}, task {comparison.target}"
     tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
-    lines = ["; ".join([papers, f"{100 * comparison.config.level:.0f} % intervals over {over}", *tops]), ""]
+    lines = ["; ".join([papers, f"{percent(comparison.config.level)} intervals over {over}", *tops]), ""]
     lines += _columns([["", "seeds", *map(show_title, shown), *ways, *(["saw"] if comparison.saw else [])], *rows])
     if comparison.headline:
         changed = _columns([["trained minus start", ""], *comparison.changes.items()])

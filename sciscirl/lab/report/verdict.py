@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata.storage.sums import read_json
+from sciscidata.terminal.shares import percent
 from sciscirl.lab.analysis.compare import (
     POWER,
     CompareConfig,
@@ -197,7 +198,7 @@ def judge_training(way: Repeated, group: Group, config: CompareConfig = _DEFAULT
         if seen:
             few = f"With so few seeds, no gain in {show_title(BEST)} could"
             told = few if seen > 1 else f"A gain in {show_title(BEST)} below {show(seen)} could not"
-            line += f" {told} be seen here with {100 * POWER:.0f} % power."
+            line += f" {told} be seen here with {percent(POWER)} power."
         changes = _list_changes(compared, before, mine, start.tables)
         sides = {before.name: [start.run, *start.others], way.name: [*way.runs.values()]}
         changes["looks at test"] = "; ".join(f"{name} {_say_looks(runs)}" for name, runs in sides.items())
@@ -245,7 +246,7 @@ def _list_changes(compared: Comparison, before: Against, after: Seeds, first: Se
     changes[f"{show_title(KNOWS)}, prior-corrected"] = _say_corrected(compared.config, after, first)
     seen = {metric: _find_detectable(compared, before, metric) for metric in COMPARED}
     told = [f"{show_title(metric)} {show(value) if value <= 1 else 'none'}" for metric, value in seen.items() if value]
-    changes[f"least gain that {100 * POWER:.0f} % of such tests see"] = ", ".join(told) or "unknown"
+    changes[f"least gain that {percent(POWER)} of such tests see"] = ", ".join(told) or "unknown"
     return changes
 
 
@@ -395,8 +396,8 @@ def _say_form(compared: Comparison, before: Against, by_form: float) -> str:
         return ""
     of_labels = round(before.gain.value - by_form, 3) + 0.0  # no "-0.000"
     return (
-        f" Trained minus start is the sum of {by_form:+.3f} from invalid answers ({100 * was:.0f} %, then "
-        f"{100 * left:.0f} %) and {of_labels:+.3f} from other labels."
+        f" Trained minus start is the sum of {by_form:+.3f} from invalid answers ({percent(was)}, then "
+        f"{percent(left)}) and {of_labels:+.3f} from other labels."
     )
 
 
@@ -433,9 +434,9 @@ def _say_verdict(way: Repeated, compared: Comparison, start: Start | None, again
         )
     before = against[start.name]
     was, left = (compared.scores[one]["invalid"].value for one in (before.name, name))
-    form = f"{100 * was:.0f} % of the first answers were invalid"
+    form = f"{percent(was)} of the first answers were invalid"
     if was > _FORM and left > _FORM:
-        return f"Not even the form was learned by {name}: {form}, and {100 * left:.0f} % of the last."
+        return f"Not even the form was learned by {name}: {form}, and {percent(left)} of the last."
     p, gain = before.pair.p[BEST], before.gain
     is_sure = p is not None and p <= 1 - compared.config.level and compared.n_papers >= FEWEST
     if is_sure and (gain.high or 0) < 0:

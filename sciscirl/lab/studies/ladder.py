@@ -19,6 +19,7 @@ import polars as pl
 
 from sciscidata.storage.sums import remove_sealed
 from sciscidata.terminal.messages import align_columns, printable
+from sciscidata.terminal.shares import percent
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES, evaluate_baselines
 from sciscirl.lab.analysis.compare import CompareConfig, Comparison, compare_predictions, list_asked
@@ -343,7 +344,7 @@ def render_ladder(result: LadderResult) -> str:
             *table,
             "",
             f"{comparison.n_papers:,} papers of test{'' if top is None else f', ceiling {top:.3f}'}; "
-            f"{100 * comparison.config.level:.0f} % intervals over {over}",
+            f"{percent(comparison.config.level)} intervals over {over}",
             f"steps that dev chose (0: what the run began with): {'; '.join(chosen)}",
             f"test was looked at once for each row and seed{', but for ' if again else ''}{', '.join(again)}",
         ]

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any, Final
 
+from sciscidata.terminal.shares import percent
+
 #: KL(sampler, trainer), by the two estimates of the cookbook, which names this limit.
 KL: Final = ("optim/kl_sample_train_v1", "optim/kl_sample_train_v2")
 _KL_MAX: Final = 0.01
@@ -45,7 +47,7 @@ class StepWatch:
                 found["gradient"] = f"gradient norm {norm:.3g} is more than {_TIMES} times the usual {usual:.3g}"
             self._norms += [norm] if norm else []  # without a gradient, nothing is usual
         if (share := numbers.get(AT_FLOOR, 0.0)) > _FLOOR_MAX:
-            found["floor"] = f"{100 * share:.0f} % of the answers earn the least reward: little is learned from them"
+            found["floor"] = f"{percent(share)} of the answers earn the least reward: little is learned from them"
         return found
 
 
